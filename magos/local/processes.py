@@ -1,0 +1,191 @@
+"""Child processes of the one-machine mode.
+
+What this module promises:
+
+1. A child never outlives this process. It asks the kernel for a signal at its parent's death (``PR_SET_PDEATHSIG``)
+   before it becomes the program, so even SIGKILL of the parent leaves nothing running. The kernel ties that to the
+   *thread* that started the child: start children from the thread of the event loop, never from a worker thread.
+2. A child is ended by its own process ID only: SIGTERM, then SIGKILL after the grace, and it is always reaped.
+3. Everything it prints goes to its log file, without passing through this process; an error about the child carries
+   the end of that file.
+4. It is the leader of a session of its own: a Ctrl-C at the terminal reaches this process alone, which then ends its
+   children in the order it wants.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import anyio.abc
+import msgspec
+
+from magos.errors import MagosError
+
+__all__ = ["ChildProcess", "ProcessFailed", "ProcessSpec", "read_tail", "running", "start", "wait_until_ready"]
+
+# Runs as the child before the program does. A preexec_fn would run Python between fork and exec of a process that
+# has threads, which may deadlock; a second exec costs about 20 ms and cannot.
+_TRAMPOLINE = """
+import ctypes, os, sys
+death_signal, parent, *argv = sys.argv[1:]
+ctypes.CDLL(None).prctl(1, int(death_signal), 0, 0, 0)
+if os.getppid() != int(parent):
+    sys.exit(143)
+os.execv(argv[0], argv[1:])
+"""
+
+_TAIL_BYTES = 16 * 1024
+_POLL_SECONDS = 0.05
+
+
+class ProcessFailed(MagosError):
+    """A child could not be started, ended too early or did not become ready in time."""
+
+
+class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """How to start one child.
+
+    ``argv[0]`` is a path or a name found through the PATH of ``env``; ``env`` None hands on this process's own
+    environment. The log file is appended to, its folder is created.
+    """
+
+    name: str
+    argv: Sequence[str]
+    log_file: Path
+    env: Mapping[str, str] | None = None
+    cwd: Path | None = None
+    death_signal: int = signal.SIGKILL
+
+
+class ChildProcess:
+    """A started child: ask it, wait for it, end it. Made by :func:`start`."""
+
+    def __init__(self, spec: ProcessSpec, process: anyio.abc.Process) -> None:
+        self.spec = spec
+        self._process = process
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """Exit status as of ``subprocess`` (negative: ended by that signal), None while it runs."""
+        return self._process.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Signal the child itself; one that has ended already is no error."""
+        if self._process.returncode is None:
+            try:
+                self._process.send_signal(number)
+            except ProcessLookupError:
+                return  # ended between the check and the call; wait() will see it
+
+    async def wait(self) -> int:
+        return await self._process.wait()
+
+    async def stop(self, grace: float = 10.0) -> int:
+        """End the child: SIGTERM, SIGKILL after ``grace`` seconds; returns its exit status.
+
+        Runs to its end even when the caller is cancelled, so that nothing stays behind.
+        """
+        with anyio.CancelScope(shield=True):
+            self.send_signal(signal.SIGTERM)
+            with anyio.move_on_after(grace):
+                return await self.wait()
+            self.send_signal(signal.SIGKILL)
+            return await self.wait()
+
+    async def tail(self, lines: int = 15) -> str:
+        """The last lines of the log file."""
+        return await anyio.to_thread.run_sync(read_tail, self.spec.log_file, lines)
+
+
+def read_tail(path: Path, lines: int = 15) -> str:
+    """The last ``lines`` lines of a file (of its last 16 KiB), empty if there is no such file."""
+    try:
+        with path.open("rb") as stream:
+            stream.seek(0, os.SEEK_END)
+            stream.seek(max(0, stream.tell() - _TAIL_BYTES))
+            text = stream.read().decode("utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
+    return "\n".join(text.splitlines()[-lines:])
+
+
+def _resolve(spec: ProcessSpec) -> str:
+    search = None if spec.env is None else spec.env.get("PATH")
+    program = shutil.which(spec.argv[0], path=search)
+    if program is None:
+        raise ProcessFailed(
+            f"{spec.name} cannot be started: {spec.argv[0]} is not an executable file and not on PATH; "
+            "install it or name its full path"
+        )
+    return str(Path(program).absolute())
+
+
+def _open_log(path: Path) -> int:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+
+async def start(spec: ProcessSpec) -> ChildProcess:
+    """Start a child and return at once; :class:`ProcessFailed` if the program is not there.
+
+    The caller owns the child and must :meth:`ChildProcess.stop` it; prefer :func:`running`.
+    """
+    program = await anyio.to_thread.run_sync(_resolve, spec)
+    log = await anyio.to_thread.run_sync(_open_log, spec.log_file)
+    trampoline = (sys.executable, "-I", "-S", "-c", _TRAMPOLINE, str(int(spec.death_signal)), str(os.getpid()))
+    try:
+        process = await anyio.open_process(
+            [*trampoline, program, *spec.argv],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=spec.env,
+            cwd=spec.cwd,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise ProcessFailed(f"{spec.name} cannot be started: {error}") from error
+    finally:
+        os.close(log)
+    return ChildProcess(spec, process)
+
+
+@asynccontextmanager
+async def running(spec: ProcessSpec, grace: float = 10.0) -> AsyncIterator[ChildProcess]:
+    """A child for the length of a block; ended and reaped when the block is left, however it is left."""
+    child = await start(spec)
+    try:
+        yield child
+    finally:
+        await child.stop(grace)
+
+
+async def wait_until_ready(child: ChildProcess, probe: Callable[[], Awaitable[bool]], within: float) -> None:
+    """Wait until ``probe`` says yes, at most ``within`` seconds.
+
+    :class:`ProcessFailed` with the end of the log if the child ends first or the time is over.
+    """
+    with anyio.move_on_after(within):
+        while child.returncode is None:
+            if await probe():
+                return
+            await anyio.sleep(_POLL_SECONDS)
+    if child.returncode is None:
+        cause = f"did not become ready within {within:g} s"
+    else:
+        cause = f"ended with status {child.returncode} before it was ready"
+    raise ProcessFailed(f"{child.name} {cause}; the end of its log {child.spec.log_file}:\n{await child.tail()}")

@@ -1,0 +1,308 @@
+"""What a reconciler sees and what it answers: the only part of the runtime that reconcilers know.
+
+A reconciler is a total, synchronous, pure function ``(request, view, now) -> Decision``. Nothing here does I/O.
+
+The order rule, which stands here and nowhere else. One decision is carried out as
+
+1. ``status``: the one conditional write of the reconciled object's status;
+2. ``effects``, in the order given;
+3. ``events``, which are best effort and never stop anything.
+
+The first step that fails ends the pass: nothing behind it is carried out. Therefore
+
+* intent goes to status first, the object it names is created by an effect of the same or a later decision;
+* evidence that must exist *before* a status (a result saved on a Job) is written by a decision of its own, whose watch
+  event brings the next pass;
+* permission is removed behind the status that makes its removal right.
+
+Between any two steps the process may die; each step is idempotent, so the next pass finishes what is left. The steps of
+a decision are at the same time the list of crash points that tests enumerate.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from msgspec import Struct
+
+from magos.api.meta import Kind, ObjectRef, Resource
+
+__all__ = [
+    "AddFinalizer",
+    "Create",
+    "Decision",
+    "Delete",
+    "Effect",
+    "Event",
+    "EventType",
+    "Fact",
+    "LiveGet",
+    "LiveList",
+    "Outcome",
+    "PatchAnnotations",
+    "Priority",
+    "Probe",
+    "ProbeFailure",
+    "Propagation",
+    "Refusal",
+    "Reconciler",
+    "RemoveFinalizer",
+    "Request",
+    "StatusPatch",
+    "Unchanged",
+    "View",
+]
+
+R = TypeVar("R", bound=Resource)
+
+
+class Priority(StrEnum):
+    """Why a key is in the queue, as a lane: a person waits, something changed, or a (re)list replays what is known."""
+
+    USER = "user"
+    CHANGE = "change"
+    REPLAY = "replay"
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """The key to reconcile; ``attempt`` counts consecutive failures before this pass (0 = none)."""
+
+    namespace: str
+    name: str
+    priority: Priority = Priority.CHANGE
+    attempt: int = 0
+
+
+# --- facts: impure knowledge, obtained by a probe and seen by the pass that follows it at once -----------------------
+
+
+class Probe(Struct, frozen=True):
+    """Base of everything a reconciler may ask the outside world. Probes compare by value and have no side effects.
+
+    A decision with probes is carried out first (status, effects, events), then the probes are answered, then the same
+    key is reconciled again immediately, with the answers as facts. A fact lives for exactly that pass, so what a
+    reconciler finds in ``view.fact`` has been read after the pass that asked for it and is never older.
+    """
+
+
+class LiveGet(Probe, frozen=True):
+    """Read one object from the API server itself, past every cache. Value: the object, or None if it does not exist."""
+
+    kind: Kind[Any]
+    namespace: str
+    name: str
+
+
+class LiveList(Probe, frozen=True):
+    """List objects from the API server itself (a consistent read). Value: a tuple of objects."""
+
+    kind: Kind[Any]
+    namespace: str
+    selector: str = ""
+
+
+class ProbeFailure(Struct, frozen=True, kw_only=True):
+    """A probe that was answered with a lasting refusal (forbidden, kind not served). Transient errors only back off."""
+
+    reason: str
+    message: str
+
+
+class Fact(Struct, frozen=True, kw_only=True):
+    """The answer to a probe: ``value``, or ``failure`` where the answer was a refusal."""
+
+    value: Any = None
+    failure: ProbeFailure | None = None
+    at: datetime
+
+
+class View(Protocol):
+    """A consistent snapshot of the caches plus the facts of this pass. Everything in it is immutable."""
+
+    @property
+    def stale(self) -> bool:
+        """True if the caches may lack this key's own last writes: then nothing destructive may be decided."""
+        ...
+
+    def get(self, kind: Kind[R], namespace: str, name: str) -> R | None:
+        """Return the cached object or None."""
+        ...
+
+    def list(self, kind: Kind[R], namespace: str | None = None) -> tuple[R, ...]:
+        """Return the cached objects of a namespace (None: of all), in the order of their keys."""
+        ...
+
+    def by_index(self, kind: Kind[R], index: str, value: str) -> tuple[R, ...]:
+        """Return the cached objects that the named index files under ``value``, in the order of their keys."""
+        ...
+
+    def fact(self, probe: Probe) -> Fact | None:
+        """Return the answer to a probe asked by the pass just before, None if it was not asked."""
+        ...
+
+    @property
+    def refusal(self) -> "Refusal | None":
+        """The effect of the pass just before that the API server refused for good, if there was one."""
+        ...
+
+
+# --- effects: a closed union, each with its precondition -------------------------------------------------------------
+
+
+class Propagation(StrEnum):
+    """``propagationPolicy`` of a deletion."""
+
+    BACKGROUND = "Background"
+    FOREGROUND = "Foreground"
+    ORPHAN = "Orphan"
+
+
+class Unchanged(Struct, frozen=True, kw_only=True):
+    """Precondition: the live object still has the resourceVersion it was judged by.
+
+    The executor reads the object from the API server right before the effect. If the version was moved by this same
+    decision's own writes, the moved version is expected. A difference ends the pass as a conflict: nothing is forced.
+    """
+
+    kind: Kind[Any]
+    namespace: str
+    name: str
+    resource_version: str
+
+
+class Create(Struct, frozen=True, kw_only=True):
+    """Create ``manifest`` under its deterministic name.
+
+    ``AlreadyExists`` is success if the object there has the same controller owner UID and the same values for all
+    ``identity`` labels; otherwise it is a ``Refusal`` with reason ``AlreadyExists``.
+    """
+
+    kind: Kind[Any]
+    manifest: Any
+    identity: tuple[str, ...] = ()
+    unchanged: Unchanged | None = None
+
+
+class Delete(Struct, frozen=True, kw_only=True):
+    """Delete the object with exactly this UID; absence and another UID under the name both count as done."""
+
+    kind: Kind[Any]
+    namespace: str
+    name: str
+    uid: str
+    propagation: Propagation = Propagation.BACKGROUND
+
+
+class PatchAnnotations(Struct, frozen=True, kw_only=True):
+    """Set (text) or remove (None) single annotations of the object with this UID; everything else is left alone.
+
+    With ``resource_version`` the write is conditional on exactly the judged version (a version moved by this decision's
+    own writes follows along). Removing what is absent and setting what is set are dropped without a request.
+    """
+
+    kind: Kind[Any]
+    namespace: str
+    name: str
+    uid: str
+    annotations: Mapping[str, str | None]
+    resource_version: str = ""
+
+
+class AddFinalizer(Struct, frozen=True, kw_only=True):
+    """Add one finalizer, conditional on the judged resourceVersion; others keep theirs."""
+
+    kind: Kind[Any]
+    namespace: str
+    name: str
+    resource_version: str
+    finalizer: str
+
+
+class RemoveFinalizer(Struct, frozen=True, kw_only=True):
+    """Remove one finalizer, conditional on the judged resourceVersion; others keep theirs. Absence counts as done."""
+
+    kind: Kind[Any]
+    namespace: str
+    name: str
+    resource_version: str
+    finalizer: str
+
+
+Effect: TypeAlias = Create | Delete | PatchAnnotations | AddFinalizer | RemoveFinalizer
+
+
+class Refusal(Struct, frozen=True, kw_only=True):
+    """A lasting refusal of an effect: forbidden, invalid, rejected by quota or admission, or the name is taken.
+
+    It is shown to exactly one pass, which follows at once and must not simply ask again: it says so in status. Conflicts
+    of version and transient errors are never shown here; they only back off.
+    """
+
+    effect: Effect
+    code: int
+    reason: str
+    message: str
+
+
+class StatusPatch(Struct, frozen=True, kw_only=True):
+    """The status the reconciled object should have: a whole status Struct, written only where it differs.
+
+    The write is a merge patch of the differing fields on the status subresource, conditional on ``resource_version``
+    (the version the pass judged). ``observed`` is the status that the version carries; the difference is taken against it.
+    """
+
+    kind: Kind[Any]
+    namespace: str
+    name: str
+    resource_version: str
+    observed: Any
+    desired: Any
+
+
+class EventType(StrEnum):
+    """``type`` of a Kubernetes Event."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+class Event(Struct, frozen=True, kw_only=True):
+    """An Event about an object. Events equal in all but the note are aggregated; the recorder cuts the note to 1 kB."""
+
+    regarding: ObjectRef
+    uid: str
+    type: EventType
+    reason: str
+    action: str
+    note: str
+    api_version: str = ""
+    resource_version: str = ""
+
+
+class Outcome(StrEnum):
+    """How a pass ended, as counted in metrics and shown in logs."""
+
+    DONE = "done"
+    WAITING = "waiting"
+    GONE = "gone"
+    INVALID = "invalid"
+
+
+class Decision(Struct, frozen=True, kw_only=True):
+    """All a pass wants. Decisions compare by value, so idempotence is testable: the fixpoint decides nothing.
+
+    ``requeue_at`` is the appointment for the next pass without any event; a pass that returns None cancels it.
+    ``probes`` are answered after everything else and bring the next pass at once.
+    """
+
+    status: StatusPatch | None = None
+    effects: tuple[Effect, ...] = ()
+    events: tuple[Event, ...] = ()
+    probes: tuple[Probe, ...] = ()
+    requeue_at: datetime | None = None
+    outcome: Outcome = Outcome.DONE
+
+
+Reconciler = Callable[[Request, View, datetime], Decision]
+"""``now`` is UTC, whole seconds are not guaranteed."""
