@@ -5,9 +5,12 @@ the paths it expects, its own ``/proc``, and is PID 1, so that everything it sta
 asked for when started by root, and inside a user namespace otherwise. This gives a container's *view*, for trying and
 testing; it is no isolation: network, processes' host view and kernel are shared.
 
-Run as a program (``python -m magos.local.sandbox``): reads one JSON ``Sandbox`` from standard input, starts it, passes
-SIGTERM and SIGINT on and exits with its status (128 + n for signal n). Nothing else of Magos is imported, so it starts
-fast and stays single-threaded, which ``fork`` after ``unshare`` needs.
+Run as a program (``python -m magos.local.sandbox FILE``): reads the JSON specification, removes the file (it holds the
+environment), starts the container, passes SIGTERM and SIGINT on and exits with its status (128 + n for signal n).
+Nothing else of Magos is imported: it starts fast and stays single-threaded, which ``fork`` after ``unshare`` needs.
+
+Keys of the specification: ``root`` (an empty folder), ``system`` (paths shown read-only as they are), ``mounts`` (list
+of ``source``, ``target``, ``readOnly``), ``uid``, ``gid``, ``workingDir``, ``env``, ``argv``.
 """
 
 import ctypes
@@ -117,6 +120,8 @@ def _run_container(spec: dict[str, Any]) -> None:
     _check(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "tying the container to its starter")
     _build_root(spec)
     _become(spec["uid"], spec["gid"])
+    # Changing the user clears the tie made above.
+    _check(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "tying the container to its starter")
     os.chdir(spec["workingDir"] or "/")
     os.umask(0o022)
     environment: dict[str, str] = spec["env"]
@@ -138,9 +143,9 @@ def _wait(child: int) -> int:
 
 def main() -> int:
     """Read the specification, start the container and return its exit code."""
-    spec: dict[str, Any] = json.load(sys.stdin)
-    devnull = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(devnull, 0)
+    file = Path(sys.argv[1])
+    spec: dict[str, Any] = json.loads(file.read_bytes())
+    file.unlink()
     try:
         _check(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "tying the sandbox to its starter")
         if os.geteuid() != 0:
