@@ -1,0 +1,106 @@
+"""Annotation keys of Magos, and the fixed values and bounds that belong to them.
+
+Who may write which key is stated beside it; nobody else touches it (safety invariant I22).
+"""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from enum import StrEnum
+
+__all__ = [
+    "APPROVED",
+    "APPROVED_BY",
+    "CLAIMS",
+    "CLAIM_PREFIX",
+    "DETECTED_REVISION",
+    "DETECTED_SOURCE",
+    "EXECUTION_ALLOWED",
+    "FORCE_DELETE",
+    "GIT_POLL_INTERVAL",
+    "MINIMUM_POLL_INTERVAL",
+    "MINIMUM_RECONCILE_INTERVAL",
+    "RECONCILE_INTERVAL",
+    "RECONCILE_REQUEST",
+    "RECORD",
+    "REQUESTED_BY",
+    "RESULT",
+    "TF_LOG_LEVEL",
+    "TRUE",
+    "TerraformLogLevel",
+    "execution_allowed",
+    "force_delete",
+]
+
+TRUE = "true"
+"""The only value that switches an annotation on; ``True``, ``1`` and the like do not."""
+
+EXECUTION_ALLOWED = "magosproject.io/execution-allowed"
+"""EA. Orchestrator or person: permission to start plan and apply, exactly ``"true"``."""
+
+DETECTED_REVISION = "magosproject.io/detected-revision"
+"""DR. RefWatcher: the commit the branch or tag points to."""
+
+DETECTED_SOURCE = "magosproject.io/detected-source"
+"""RefWatcher, in the same patch: the source key that the detected revision belongs to."""
+
+RECONCILE_REQUEST = "magosproject.io/reconcile-request"
+"""RR. API or person: any unique text; causes one run and is consumed by it."""
+
+RECONCILE_INTERVAL = "magosproject.io/reconcile-interval"
+"""Person: a duration that replaces the reconcile interval of 3m."""
+
+GIT_POLL_INTERVAL = "magosproject.io/git-poll-interval"
+"""Person: a duration that replaces RefWatcher's poll interval."""
+
+APPROVED = "magosproject.io/approved"
+"""API or person: the run ID whose gate is to open."""
+
+REQUESTED_BY = "magosproject.io/requested-by"
+"""API: JSON ``{request, principal}``; counts only if ``request`` equals the reconcile request."""
+
+APPROVED_BY = "magosproject.io/approved-by"
+"""API: JSON ``{runID, principal}``; counts only if ``runID`` equals the approved run."""
+
+TF_LOG_LEVEL = "magosproject.io/tf-log-level"
+"""Person: ``TF_LOG`` of both pods; one of ``TerraformLogLevel``."""
+
+FORCE_DELETE = "magosproject.io/force-delete"
+"""Person: exactly ``"true"`` lets a deletion go on while an apply runs."""
+
+RECORD = "magosproject.io/record"
+"""On Jobs, set at creation: the run record as JSON."""
+
+RESULT = "magosproject.io/result"
+"""On Jobs, set when the Job ended: the runner's result as JSON."""
+
+CLAIMS = "rbac.magosproject.io/claims"
+"""On ServiceAccounts: JSON object of an identity provider's claim names to lists of values."""
+
+CLAIM_PREFIX = "rbac.magosproject.io/claim."
+"""On ServiceAccounts: ``<prefix><claim>`` holds a comma-separated list of values."""
+
+MINIMUM_RECONCILE_INTERVAL = timedelta(seconds=10)
+"""The floor under ``RECONCILE_INTERVAL``; what is below counts as this."""
+
+MINIMUM_POLL_INTERVAL = timedelta(seconds=5)
+"""The floor under ``GIT_POLL_INTERVAL``; what is below counts as this."""
+
+
+class TerraformLogLevel(StrEnum):
+    """Values of ``TF_LOG_LEVEL``."""
+
+    TRACE = "TRACE"
+    DEBUG = "DEBUG"
+    INFO = "INFO"
+    WARN = "WARN"
+    ERROR = "ERROR"
+
+
+def execution_allowed(annotations: Mapping[str, str]) -> bool:
+    """Tell whether the object carries permission to start a plan or an apply."""
+    return annotations.get(EXECUTION_ALLOWED) == TRUE
+
+
+def force_delete(annotations: Mapping[str, str]) -> bool:
+    """Tell whether a person asked that deletion does not wait for a running apply."""
+    return annotations.get(FORCE_DELETE) == TRUE

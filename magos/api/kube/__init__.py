@@ -1,0 +1,177 @@
+"""The foreign Kubernetes kinds we read and write, as frozen Structs that declare only the fields in use.
+
+What a controller keeps in a cache is small: ``Job`` and ``Pod`` are the observed forms, without pod templates and
+containers. What is created is written with the full forms ``JobManifest`` and ``PodManifest``. ``apiVersion`` and
+``kind`` are fields of none of them: a Struct is addressed by its ``Kind``, which knows both.
+"""
+
+from magos.api.kube.batch import (
+    JOBS,
+    Job,
+    JobCondition,
+    JobManifest,
+    JobSpec,
+    JobStatus,
+    ObservedJobSpec,
+    PodTemplateSpec,
+)
+from magos.api.kube.config import (
+    CONFIG_MAPS,
+    NAMESPACES,
+    SECRET_METADATA,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    ConfigMap,
+    Namespace,
+    Secret,
+    SecretMetadata,
+    ServiceAccount,
+)
+from magos.api.kube.containers import (
+    Capabilities,
+    ConfigMapEnvSource,
+    Container,
+    ContainerPort,
+    EnvFromSource,
+    EnvVar,
+    EnvVarSource,
+    FieldRef,
+    KeySelector,
+    Resources,
+    SecretEnvSource,
+    SecurityContext,
+    VolumeMount,
+)
+from magos.api.kube.coordination import LEASES, Lease, LeaseSpec
+from magos.api.kube.events import EVENTS, EventSeries, KubeEvent, ObjectReference
+from magos.api.kube.nodes import NODES, Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, Taint
+from magos.api.kube.pods import (
+    PODS,
+    PODS_IN_FULL,
+    ContainerState,
+    ContainerStateRunning,
+    ContainerStateTerminated,
+    ContainerStateWaiting,
+    ContainerStatus,
+    ObservedPodSpec,
+    Pod,
+    PodCondition,
+    PodManifest,
+    PodStatus,
+)
+from magos.api.kube.podspec import LocalObjectReference, PodSecurityContext, PodSpec, SeccompProfile, Toleration
+from magos.api.kube.storage import (
+    PERSISTENT_VOLUME_CLAIMS,
+    ClaimCondition,
+    PersistentVolumeClaim,
+    PersistentVolumeClaimSpec,
+    PersistentVolumeClaimStatus,
+    VolumeResources,
+)
+from magos.api.kube.volumes import (
+    ClaimVolumeSource,
+    ConfigMapProjection,
+    ConfigMapVolumeSource,
+    DownwardAPIFile,
+    DownwardAPIProjection,
+    EmptyDirVolumeSource,
+    KeyToPath,
+    ProjectedSource,
+    ProjectedVolumeSource,
+    SecretProjection,
+    SecretVolumeSource,
+    ServiceAccountTokenProjection,
+    Volume,
+)
+
+__all__ = [
+    # kinds
+    "CONFIG_MAPS",
+    "EVENTS",
+    "JOBS",
+    "LEASES",
+    "NAMESPACES",
+    "NODES",
+    "PERSISTENT_VOLUME_CLAIMS",
+    "PODS",
+    "PODS_IN_FULL",
+    "SECRETS",
+    "SECRET_METADATA",
+    "SERVICE_ACCOUNTS",
+    # batch
+    "Job",
+    "JobCondition",
+    "JobManifest",
+    "JobSpec",
+    "JobStatus",
+    "ObservedJobSpec",
+    "PodTemplateSpec",
+    # configuration and accounts
+    "ConfigMap",
+    "Namespace",
+    "Secret",
+    "SecretMetadata",
+    "ServiceAccount",
+    # containers
+    "Capabilities",
+    "ConfigMapEnvSource",
+    "Container",
+    "ContainerPort",
+    "EnvFromSource",
+    "EnvVar",
+    "EnvVarSource",
+    "FieldRef",
+    "KeySelector",
+    "Resources",
+    "SecretEnvSource",
+    "SecurityContext",
+    "VolumeMount",
+    # coordination and events
+    "EventSeries",
+    "KubeEvent",
+    "Lease",
+    "LeaseSpec",
+    "ObjectReference",
+    # nodes
+    "Node",
+    "NodeAddress",
+    "NodeCondition",
+    "NodeSpec",
+    "NodeStatus",
+    "Taint",
+    # pods
+    "ContainerState",
+    "ContainerStateRunning",
+    "ContainerStateTerminated",
+    "ContainerStateWaiting",
+    "ContainerStatus",
+    "LocalObjectReference",
+    "ObservedPodSpec",
+    "Pod",
+    "PodCondition",
+    "PodManifest",
+    "PodSecurityContext",
+    "PodSpec",
+    "PodStatus",
+    "SeccompProfile",
+    "Toleration",
+    # storage and volumes
+    "ClaimCondition",
+    "ClaimVolumeSource",
+    "ConfigMapProjection",
+    "ConfigMapVolumeSource",
+    "DownwardAPIFile",
+    "DownwardAPIProjection",
+    "EmptyDirVolumeSource",
+    "KeyToPath",
+    "PersistentVolumeClaim",
+    "PersistentVolumeClaimSpec",
+    "PersistentVolumeClaimStatus",
+    "ProjectedSource",
+    "ProjectedVolumeSource",
+    "SecretProjection",
+    "SecretVolumeSource",
+    "ServiceAccountTokenProjection",
+    "Volume",
+    "VolumeResources",
+]
