@@ -71,7 +71,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self._now = 0.0
         self._limit = limit
-        self._random = None if seed is None else random.Random(seed)  # noqa: S311 - reproducible on purpose
+        self._random = None if seed is None else random.Random(seed)
         self._spins = 0
         self._serial = itertools.count()
         self._selector = _Selector(self)
