@@ -1,0 +1,46 @@
+"""The ``git://`` transport with time-outs on its socket.
+
+The module imports the Git library and is itself imported lazily.
+"""
+
+import socket
+from collections.abc import Callable
+from typing import IO
+
+from dulwich.client import TCPGitClient
+from dulwich.protocol import Protocol
+
+from magos.git.deadline import Deadline
+
+__all__ = ["DaemonClient"]
+
+_CONNECT_SECONDS = 20.0
+_SOCKET_SECONDS = 60.0
+
+
+class DaemonClient(TCPGitClient):
+    """The ``git://`` client with time-outs on its socket."""
+
+    def __init__(self, host: str, port: int, deadline: Deadline) -> None:
+        super().__init__(host, port, thin_packs=False, quiet=True)
+        self._address = (host, port)
+        self._deadline = deadline
+
+    def _connect(
+        self, cmd: bytes, path: str | bytes, protocol_version: int | None = None
+    ) -> tuple[Protocol, Callable[[], bool], IO[bytes] | None]:
+        connection = socket.create_connection(self._address, timeout=min(_CONNECT_SECONDS, self._deadline.remaining()))
+        connection.settimeout(min(_SOCKET_SECONDS, self._deadline.remaining()))
+        reader, writer = connection.makefile("rb"), connection.makefile("wb", 0)
+
+        def close() -> None:
+            reader.close()
+            writer.close()
+            connection.close()
+
+        packets = Protocol(reader.read, writer.write, close)
+        target = path.encode() if isinstance(path, str) else path
+        version = 2 if protocol_version is None else protocol_version
+        host = b"host=" + self._address[0].encode()
+        packets.send_cmd(b"git-" + cmd, target, host, *([b"", b"version=%d" % version] if version else []))
+        return packets, lambda: False, None

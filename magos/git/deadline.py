@@ -1,0 +1,36 @@
+"""A time budget that a blocking operation checks as it goes."""
+
+import time
+
+from magos.git.errors import GitError, GitReason
+
+__all__ = ["Deadline"]
+
+
+class Deadline:
+    """``seconds`` from now on the monotonic clock; ``what`` names the operation in the error."""
+
+    def __init__(self, seconds: float, what: str) -> None:
+        self._seconds = seconds
+        self._what = what
+        self._end = time.monotonic() + seconds
+
+    def remaining(self) -> float:
+        """Return the seconds left, at least 0.001 so that it can serve as a socket timeout."""
+        return max(self._end - time.monotonic(), 0.001)
+
+    def expired(self) -> bool:
+        """Tell whether the budget is used up."""
+        return time.monotonic() >= self._end
+
+    def check(self) -> None:
+        """Raise ``GitError`` (GitFailed) if the budget is used up."""
+        if self.expired():
+            raise self.error()
+
+    def error(self) -> GitError:
+        """Return the error that says so."""
+        return GitError(
+            GitReason.GIT_FAILED,
+            f"{self._what} took longer than {self._seconds:g} s; check the network and the size of the repository",
+        )

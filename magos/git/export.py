@@ -1,0 +1,232 @@
+"""Write the tree of one commit into a fresh directory, and nothing outside it.
+
+The whole tree, submodules included, is planned and judged before anything is written, so a refused tree leaves no file
+behind. Links are judged on the plan and written last, after every regular file. Line-end and encoding conversions of
+``.gitattributes`` and LFS are not applied; the result carries a warning where a tree asks for them.
+"""
+
+import os
+from pathlib import Path
+
+import msgspec
+from dulwich.object_store import DiskObjectStore
+from dulwich.objects import Blob, Commit, ObjectID, ShaFile, Tree
+
+from magos.git.errors import GitError, GitReason
+from magos.git.paths import TreePath, display, link_leaves_tree, name_problem
+from magos.git.submodules import Fetcher, Source, declared_urls
+from magos.ids import GitSHA, git_sha
+
+__all__ = ["Limits", "Written", "export_tree"]
+
+_LINK, _DIRECTORY, _SUBMODULE = 0o120000, 0o040000, 0o160000
+_REGULAR, _KIND = 0o100000, 0o170000
+_LFS_HEADER = b"version https://git-lfs.github.com/spec/v1\n"
+_LFS_LONGEST = 1024  # the LFS specification: a pointer file is smaller
+_CONVERSIONS = (b"eol=crlf", b"working-tree-encoding=")
+_MOST_WARNINGS = 20
+_LONGEST_LINK = 4095
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """The budgets of spec §7.2: files (links count, and as many
+    directories), bytes of content, components of a path.
+    """
+
+    files: int = 100_000
+    content: int = 512 * 1024 * 1024
+    depth: int = 64
+
+
+class Written(msgspec.Struct, frozen=True):
+    """What was written."""
+
+    files: int
+    content: int
+    warnings: tuple[str, ...]
+
+
+class _File(msgspec.Struct, frozen=True):
+    path: TreePath
+    blob: ObjectID
+    executable: bool
+    store: DiskObjectStore
+
+
+class _Plan:
+    """Collects a tree and refuses what must not be written."""
+
+    def __init__(self, top: Source, limits: Limits, fetch: Fetcher) -> None:
+        self.directories: list[TreePath] = []
+        self.files: list[_File] = []
+        self.links: dict[TreePath, bytes] = {}
+        self._top = top
+        self._limits = limits
+        self._fetch = fetch
+
+    def add_commit(self, source: Source, sha: GitSHA, prefix: TreePath) -> None:
+        commit = source.store[ObjectID(sha.encode())]
+        if not isinstance(commit, Commit):
+            raise self.refusal(prefix, f"is recorded as {sha}, which is not a commit")
+        root = self._tree(source.store, commit.tree, prefix)
+        modules = self._declared(source, root, prefix)
+        pending = [(prefix, root)]
+        while pending:
+            path, tree = pending.pop()
+            pending += self._add_tree(source, path, tree, modules, len(prefix))
+
+    def _add_tree(
+        self, source: Source, parent: TreePath, tree: Tree, modules: dict[bytes, str], base: int
+    ) -> list[tuple[TreePath, Tree]]:
+        seen: set[bytes] = set()
+        subtrees: list[tuple[TreePath, Tree]] = []
+        for name, mode, sha in tree.iteritems():
+            path = (*parent, name)
+            self._check(path, duplicate=name in seen)
+            seen.add(name)
+            kind = mode & _KIND
+            if kind == _REGULAR:
+                self.files.append(_File(path, sha, bool(mode & 0o100), source.store))
+            elif kind == _LINK:
+                self.links[path] = self._link_target(source.store, path, sha)
+            elif kind == _DIRECTORY:
+                self.directories.append(path)
+                subtrees.append((path, self._tree(source.store, sha, path)))
+            elif kind == _SUBMODULE:
+                self.directories.append(path)
+                self._add_submodule(source, path, modules.get(b"/".join(path[base:])), git_sha(sha.decode()))
+            else:
+                raise self.refusal(path, f"has the unknown mode {mode:o}")
+        return subtrees
+
+    def _add_submodule(self, source: Source, path: TreePath, reference: str | None, sha: GitSHA) -> None:
+        if reference is None:
+            raise self.refusal(path, "is a submodule without a URL in .gitmodules")
+        self.add_commit(self._fetch(source, path, reference, sha), sha, path)
+
+    def _check(self, path: TreePath, *, duplicate: bool) -> None:
+        if problem := name_problem(path[-1]):
+            raise self.refusal(path, problem)
+        if duplicate:
+            raise self.refusal(path, "occurs twice in its directory")
+        if len(path) > self._limits.depth:
+            raise self.refusal(path, f"is deeper than {self._limits.depth} directories")
+        if len(self.files) + len(self.links) >= self._limits.files or len(self.directories) >= self._limits.files:
+            raise GitError(
+                GitReason.GIT_FAILED,
+                f"{self._top.url} holds more than {self._limits.files:,} files or directories; split the repository",
+            )
+
+    def _link_target(self, store: DiskObjectStore, path: TreePath, sha: ObjectID) -> bytes:
+        target = self.blob(store, sha, path).data
+        if len(target) > _LONGEST_LINK or path[-1].lower() in {b".gitmodules", b".gitattributes"}:
+            raise self.refusal(path, "must not be a link")
+        return target
+
+    def check_links(self) -> None:
+        for path in self.links:
+            if link_leaves_tree(path, self.links):
+                raise self.refusal(path, f"is a link that leaves the repository ({display((self.links[path],))})")
+
+    def _declared(self, source: Source, root: Tree, prefix: TreePath) -> dict[bytes, str]:
+        name = b".gitmodules"
+        if name not in root:
+            return {}
+        mode, sha = root[name]
+        if mode & _KIND != _REGULAR:
+            raise self.refusal((*prefix, name), "is not a regular file")
+        try:
+            return declared_urls(self.blob(source.store, sha, (*prefix, name)).data)
+        except ValueError as error:
+            raise self.refusal((*prefix, name), f"cannot be read: {error}") from error
+
+    def _tree(self, store: DiskObjectStore, sha: ObjectID, path: TreePath) -> Tree:
+        found = _look_up(store, sha)
+        if not isinstance(found, Tree):
+            raise self.refusal(path, f"refers to {sha.decode()}, which is missing or no directory")
+        return found
+
+    def blob(self, store: DiskObjectStore, sha: ObjectID, path: TreePath) -> Blob:
+        found = _look_up(store, sha)
+        if not isinstance(found, Blob):
+            raise self.refusal(path, f"refers to {sha.decode()}, which is missing or no file")
+        return found
+
+    def refusal(self, path: TreePath, problem: str) -> GitError:
+        return GitError(
+            GitReason.GIT_FAILED,
+            f"{self._top.url}: entry {display(path) or '/'!r} {problem};"
+            " nothing was checked out, correct the repository",
+        )
+
+
+def export_tree(top: Source, sha: GitSHA, destination: Path, fetch: Fetcher, limits: Limits | None = None) -> Written:
+    """Write the tree of commit ``sha`` and its submodules into the directory ``destination``, which must be empty.
+
+    Raises ``GitError`` (GitFailed) naming the entry that was refused or could not be written.
+    """
+    bounds = limits or Limits()
+    plan = _Plan(top, bounds, fetch)
+    try:
+        plan.add_commit(top, sha, ())
+    except RecursionError:
+        raise GitError(GitReason.GIT_FAILED, f"{top.url}: submodules contain each other; correct .gitmodules") from None
+    plan.check_links()
+    return _write(plan, os.fsencode(destination), bounds, top)
+
+
+def _write(plan: _Plan, root: bytes, limits: Limits, top: Source) -> Written:
+    warnings: list[str] = []
+    total = 0
+    path: TreePath = ()
+    try:
+        for path in plan.directories:
+            os.mkdir(_join(root, path), 0o755)  # noqa: PTH102  # names are bytes here
+        for file in plan.files:
+            path = file.path
+            blob = plan.blob(file.store, file.blob, path)
+            total += blob.raw_length()
+            if total > limits.content:
+                raise GitError(
+                    GitReason.GIT_FAILED,
+                    f"{top.url} holds more than {limits.content // 1024**2} MiB (reached at {display(path)!r});"
+                    " split the repository",
+                )
+            _write_file(_join(root, path), blob, executable=file.executable)
+            warnings += _warnings_about(path, blob)
+        for path, target in plan.links.items():
+            os.symlink(target, _join(root, path))  # noqa: PTH211
+    except OSError as error:
+        raise plan.refusal(path, f"cannot be written ({error.strerror})") from error
+    if len(warnings) > _MOST_WARNINGS:
+        warnings = [*warnings[:_MOST_WARNINGS], f"and {len(warnings) - _MOST_WARNINGS} more warnings about the tree"]
+    return Written(len(plan.files) + len(plan.links), total, tuple(warnings))
+
+
+def _write_file(path: bytes, blob: Blob, *, executable: bool) -> None:
+    mode = 0o755 if executable else 0o644
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        os.fchmod(descriptor, mode)  # the umask must not decide what is executable
+        file.writelines(blob.chunked)
+
+
+def _warnings_about(path: TreePath, blob: Blob) -> list[str]:
+    if path[-1] == b".gitattributes" and any(word in blob.data for word in _CONVERSIONS):
+        return [
+            f"{display(path)} asks for line-end or encoding conversion, which is not applied: files stay as committed"
+        ]
+    if blob.raw_length() < _LFS_LONGEST and blob.data.startswith(_LFS_HEADER):
+        return [f"{display(path)} is a Git LFS pointer; its content was not fetched, LFS is not supported"]
+    return []
+
+
+def _look_up(store: DiskObjectStore, sha: ObjectID) -> ShaFile | None:
+    try:
+        return store[sha]
+    except KeyError:
+        return None
+
+
+def _join(root: bytes, path: TreePath) -> bytes:
+    return b"/".join([root, *path])

@@ -1,0 +1,206 @@
+"""The smart HTTP transport with our own rules for redirects, credentials and time.
+
+Basic authentication is sent to the repository's own origin only. A redirect to the same origin (a missing ``.git``) is
+followed with credentials; one to another origin is followed anonymously, after which this client never sends
+credentials again; from HTTPS to HTTP, or to a scheme that is not allowed, it is refused. Only the first request may be
+redirected, like ``http.followRedirects=initial`` of git-config(1).
+
+The module imports the Git library and is itself imported lazily.
+"""
+
+import ssl
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+from urllib.parse import urljoin
+from urllib.request import getproxies, proxy_bypass
+
+import urllib3
+from dulwich.client import HTTPUnauthorized, Urllib3HttpGitClient
+from urllib3.exceptions import HTTPError
+from urllib3.util import make_headers, parse_url
+
+from magos.git.credentials import Credentials
+from magos.git.deadline import Deadline
+from magos.git.errors import GitError, GitReason
+from magos.git.url import Origin, RepoURL, Scheme, strip_userinfo
+
+__all__ = ["SmartHTTPClient"]
+
+_REDIRECTS = 5
+_CONNECT_SECONDS = 20.0
+_READ_SECONDS = 60.0
+_ADVERTISEMENT = "application/x-git-upload-pack-advertisement"
+
+
+class SmartHTTPClient(Urllib3HttpGitClient):
+    """A Git client for one HTTP(S) repository. Not safe for use by two threads at once."""
+
+    def __init__(self, url: RepoURL, credentials: Credentials, allowed: Collection[str], deadline: Deadline) -> None:
+        self._repo = url
+        self._schemes = {scheme for scheme in ("https", "http") if scheme in allowed}
+        self._deadline = deadline
+        self._proxies = getproxies()
+        self._managers: dict[str | None, urllib3.PoolManager] = {}
+        self._ssl = _ssl_context(url, credentials)
+        login = credentials.basic_auth()
+        self._login = make_headers(basic_auth=":".join(login))["authorization"] if login else None
+        super().__init__(str(url), pool_manager=self._manager(str(url)), thin_packs=False, quiet=True)
+
+    def close(self) -> None:
+        """Close all connections."""
+        for manager in self._managers.values():
+            manager.clear()
+
+    def _http_request(
+        self,
+        url: str,
+        headers: dict[str, str] | None = None,
+        data: bytes | Iterator[bytes] | None = None,
+        raise_for_status: bool = True,
+    ) -> tuple[Any, Callable[[int], bytes]]:
+        """Perform one request for the Git library; returns the response and a reader of exact lengths."""
+        current = url
+        for _ in range(_REDIRECTS + 1):
+            response = self._send(current, dict(headers or {}), data)
+            location = response.get_redirect_location()
+            if not location:
+                break
+            response.close()
+            current = self._redirected(current, location, is_first=data is None)
+        else:
+            raise GitError(GitReason.GIT_FAILED, f"{self._repo}: more than {_REDIRECTS} redirects; correct the URL")
+        if raise_for_status:
+            self._check_status(response, current)
+        kind = response.headers.get("Content-Type")
+        if data is None and (kind or "").split(";")[0].strip() != _ADVERTISEMENT:
+            raise GitError(
+                GitReason.GIT_FAILED,
+                f"{self._repo} did not answer as a Git server (content type {kind or 'missing'});"
+                " is this the clone URL, and does the server speak the smart HTTP protocol?",
+            )
+        response.content_type = kind  # type: ignore[attr-defined]
+        response.redirect_location = current if current != url else ""  # type: ignore[attr-defined]
+        return response, self._reader(response)
+
+    def _send(
+        self, url: str, headers: dict[str, str], data: bytes | Iterator[bytes] | None
+    ) -> urllib3.BaseHTTPResponse:
+        self._deadline.check()
+        headers |= {"Pragma": "no-cache", "User-Agent": "git/2 (magos)", "Accept-Encoding": "identity"}
+        if self._login and _origin(url) == self._repo.origin:
+            headers["Authorization"] = self._login
+        remaining = self._deadline.remaining()
+        timeout = urllib3.Timeout(connect=min(_CONNECT_SECONDS, remaining), read=min(_READ_SECONDS, remaining))
+        try:
+            return self._manager(url).request(
+                "GET" if data is None else "POST",
+                url,
+                headers=headers,
+                body=data,
+                timeout=timeout,
+                redirect=False,
+                retries=False,
+                preload_content=False,
+            )
+        except HTTPError as error:
+            raise self._unreachable(error) from error
+
+    def _redirected(self, source: str, location: str, *, is_first: bool) -> str:
+        target = urljoin(source, location)
+        shown = strip_userinfo(target)
+        parsed = parse_url(target)
+        if not is_first:
+            raise GitError(GitReason.GIT_FAILED, f"{self._repo}: redirected to {shown} in the middle; use that URL")
+        if parsed.scheme not in self._schemes or (parsed.scheme == "http" and source.startswith("https:")):
+            raise GitError(
+                GitReason.SCHEME_NOT_ALLOWED,
+                f"{self._repo}: redirected to {shown}, whose scheme is not allowed here; correct the URL",
+            )
+        if parsed.auth:
+            raise GitError(GitReason.GIT_FAILED, f"{self._repo}: redirected to a URL with credentials; correct the URL")
+        if _origin(target) != self._repo.origin:
+            self._login = None  # for good: what another origin sends us to is not our repository any more
+        return target
+
+    def _check_status(self, response: urllib3.BaseHTTPResponse, url: str) -> None:
+        if response.status == 200:
+            return
+        response.close()
+        if response.status == 401:
+            raise HTTPUnauthorized(response.headers.get("WWW-Authenticate"), url)
+        if response.status == 403:
+            raise GitError(
+                GitReason.GIT_AUTHENTICATION_FAILED,
+                f"{self._repo.host} refused access to {self._repo} (HTTP 403);"
+                " check what the user of the repository Secret may read",
+            )
+        if response.status == 404:
+            raise GitError(
+                GitReason.GIT_FAILED,
+                f"{self._repo} was not found (HTTP 404): it does not exist, or it is hidden from"
+                f" {'this user' if self._login else 'anonymous access'};"
+                " check the URL and the repository Secret",
+            )
+        cause = "the proxy wants to authenticate" if response.status == 407 else "an unexpected answer"
+        raise GitError(GitReason.GIT_FAILED, f"{self._repo}: {cause} (HTTP {response.status}); check the server")
+
+    def _reader(self, response: urllib3.BaseHTTPResponse) -> Callable[[int], bytes]:
+        def read(size: int) -> bytes:
+            chunks: list[bytes] = []
+            missing = size
+            while missing > 0:
+                self._deadline.check()
+                try:
+                    chunk = response.read1(missing)
+                except HTTPError as error:
+                    raise self._unreachable(error) from error
+                if not chunk:
+                    break
+                chunks.append(chunk)
+                missing -= len(chunk)
+            return b"".join(chunks)
+
+        return read
+
+    def _unreachable(self, error: HTTPError) -> GitError:
+        if self._deadline.expired():
+            return self._deadline.error()
+        cause = str(getattr(error, "reason", None) or error)
+        cause = strip_userinfo(cause.partition(": ")[2] if cause.startswith("<") else cause)
+        advice = "check the network and the URL"
+        if "CERTIFICATE" in cause.upper():
+            advice = "add the server's CA under caBundle of the repository Secret"
+        return GitError(GitReason.GIT_FAILED, f"cannot reach {self._repo}: {cause}; {advice}")
+
+    def _manager(self, url: str) -> urllib3.PoolManager:
+        parsed = parse_url(url)
+        proxy = None if proxy_bypass(parsed.host or "") else self._proxies.get(parsed.scheme or "")
+        if proxy not in self._managers:
+            self._managers[proxy] = (
+                urllib3.ProxyManager(proxy, ssl_context=self._ssl)
+                if proxy
+                else urllib3.PoolManager(ssl_context=self._ssl)
+            )
+        return self._managers[proxy]
+
+
+def _ssl_context(url: RepoURL, credentials: Credentials) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if credentials.ca_bundle and url.scheme is Scheme.HTTPS:
+        try:
+            context.load_verify_locations(cadata=credentials.ca_bundle)
+        except (ssl.SSLError, ValueError) as error:
+            raise GitError(
+                GitReason.GIT_FAILED,
+                f"{url}: caBundle of the repository Secret is not a list of PEM certificates ({error}); correct it",
+            ) from error
+    return context
+
+
+def _origin(url: str) -> Origin | None:
+    parsed = parse_url(url)
+    if parsed.scheme not in {"http", "https"} or not parsed.host:
+        return None
+    scheme = Scheme(parsed.scheme)
+    host = parsed.host.strip("[]").lower()
+    return Origin(scheme, host, parsed.port or (443 if scheme is Scheme.HTTPS else 80))

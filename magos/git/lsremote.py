@@ -1,0 +1,103 @@
+"""Which commit a target revision means: one resolver for the runner and the RefWatcher (spec §6.7).
+
+Order, first match wins, whatever the repository's default branch is: a full SHA as it is; ``refs/heads/<target>``;
+``refs/tags/<target>``; the target verbatim if it starts with ``refs/`` or is ``HEAD``. Annotated tags mean the commit
+they point to. A branch and a tag of one name therefore always give the branch.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from magos.git.credentials import ANONYMOUS, Credentials
+from magos.git.errors import GitError, GitReason
+from magos.git.url import RepoURL, parse
+from magos.ids import GitSHA, git_sha, is_git_sha
+
+if TYPE_CHECKING:
+    from magos.git.remote import Remote
+
+__all__ = ["LsRemoteRequest", "Resolution", "candidates", "list_candidates", "ls_remote", "resolve"]
+
+_PEELED = "^{}"
+_SHORT = re.compile(r"[0-9a-fA-F]{4,39}")
+_ANY_CASE = re.compile(r"[0-9a-fA-F]{40}")
+
+
+class Resolution(msgspec.Struct, frozen=True):
+    """``ref`` is the reference that matched (``None`` for a full SHA), ``sha`` its commit."""
+
+    ref: str | None
+    sha: GitSHA
+
+
+class LsRemoteRequest(msgspec.Struct, frozen=True):
+    """One question to one repository; ``timeout`` in seconds bounds the whole of it."""
+
+    url: str
+    target_revision: str
+    allowed_schemes: tuple[str, ...]
+    credentials: Credentials = ANONYMOUS
+    timeout: float = 60.0
+    workdir: Path | None = None
+
+
+def candidates(target: str) -> tuple[str, ...]:
+    """Return the references that ``target`` may mean, best first; empty for a full SHA."""
+    if is_git_sha(target):
+        return ()
+    verbatim = (target,) if target.startswith("refs/") or target == "HEAD" else ()
+    return (f"refs/heads/{target}", f"refs/tags/{target}", *verbatim)
+
+
+def resolve(target: str, advertised: Mapping[str, str], url: RepoURL) -> Resolution:
+    """Return what ``target`` means among the advertised references (name -> ID, ``<name>^{}`` for peeled tags).
+
+    Pure. Raises ``GitError`` (RevisionNotFound) naming ``url`` and ``target``.
+    """
+    if is_git_sha(target):
+        return Resolution(None, GitSHA(target))
+    for name in candidates(target):
+        found = advertised.get(name + _PEELED) or advertised.get(name)
+        if found is not None:
+            return Resolution(name, git_sha(found))
+    raise GitError(GitReason.REVISION_NOT_FOUND, f"{url} has no {_what(target)}")
+
+
+def ls_remote(request: LsRemoteRequest) -> Resolution:
+    """Ask the server what the target revision means now. Blocks up to ``timeout`` seconds.
+
+    A full SHA is answered without asking. Raises ``GitError`` with the reasons of spec §14.1.
+    """
+    url = parse(request.url)
+    if is_git_sha(request.target_revision):
+        return Resolution(None, GitSHA(request.target_revision))
+
+    from magos.git.deadline import Deadline
+    from magos.git.remote import Access, open_remote
+
+    deadline = Deadline(request.timeout, f"asking {url} for its references")
+    access = Access(url, request.credentials, request.allowed_schemes, request.workdir)
+    with open_remote(access, deadline) as remote:
+        return resolve(request.target_revision, list_candidates(remote, request.target_revision), url)
+
+
+def list_candidates(remote: "Remote", target: str) -> dict[str, str]:
+    """Return the advertised references that can matter for ``target``."""
+    return remote.list_refs(candidates(target))
+
+
+def _what(target: str) -> str:
+    named = f"branch or tag {target!r}"
+    if _ANY_CASE.fullmatch(target):
+        return f"{named}; a commit ID is written in lower case: {target.lower()}"
+    if _SHORT.fullmatch(target):
+        return f"{named}; if it is a short commit ID, use the full SHA (40 digits)"
+    if target == "HEAD":
+        return "HEAD: it points to a branch that does not exist; name a branch in targetRevision"
+    if target.startswith("refs/"):
+        return f"reference {target!r}; correct targetRevision"
+    return f"{named}; correct targetRevision"

@@ -1,0 +1,220 @@
+"""One repository on a server: list its references, fetch packs from it, and say in our words what went wrong.
+
+The module imports the Git library and is itself imported lazily.
+"""
+
+import shutil
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+from dulwich.client import GitClient, HTTPUnauthorized
+from dulwich.errors import (
+    ApplyDeltaError,
+    ChecksumMismatch,
+    GitProtocolError,
+    HangupException,
+    NotGitRepository,
+    ObjectFormatException,
+)
+from dulwich.object_store import DiskObjectStore
+from dulwich.objects import ObjectID
+
+from magos.git.credentials import CredentialKind, Credentials
+from magos.git.daemon import DaemonClient
+from magos.git.deadline import Deadline
+from magos.git.errors import GitError, GitReason
+from magos.git.http import SmartHTTPClient
+from magos.git.local import LocalClient
+from magos.git.openssh import ssh_client
+from magos.git.ssh import explain
+from magos.git.url import RepoURL, Scheme, check_scheme
+
+__all__ = ["Access", "Remote", "WantRefused", "open_remote"]
+
+_CORRUPT = (ChecksumMismatch, ObjectFormatException, ApplyDeltaError, zlib.error)
+
+
+class Access(msgspec.Struct, frozen=True):
+    """How to reach one repository. ``workdir`` is where private files and packs may go (default: the system's)."""
+
+    url: RepoURL
+    credentials: Credentials
+    allowed_schemes: tuple[str, ...]
+    workdir: Path | None = None
+
+
+class WantRefused(GitError):
+    """The server did not send the wanted objects; ``definitive`` if it says that it does not have them."""
+
+    def __init__(self, message: str, *, definitive: bool) -> None:
+        super().__init__(GitReason.GIT_FAILED, message)
+        self.definitive = definitive
+
+
+class _EmptyWalker:
+    """Tells the server that we have nothing: every fetch stands for itself."""
+
+    def __init__(self) -> None:
+        self.shallow: set[ObjectID] = set()
+
+    def __next__(self) -> None:
+        return None
+
+    def ack(self, sha: ObjectID) -> None:
+        """Take note of nothing: there is nothing in common."""
+
+    def nak(self) -> None:
+        """Take note of nothing."""
+
+
+class Remote:
+    """A repository that can be asked. Every method may raise ``GitError``; not for two threads at once."""
+
+    def __init__(self, access: Access, client: GitClient, path: str, deadline: Deadline) -> None:
+        self.access = access
+        self._client = client
+        self._path = path
+        self._deadline = deadline
+        self._log: Path | None = None
+
+    def read_log_from(self, log: Path) -> None:
+        """Take explanations of failures from the SSH client's log."""
+        self._log = log
+
+    def list_refs(self, prefixes: Sequence[str]) -> dict[str, str]:
+        """Return name -> object ID of the references with these prefixes; ``<tag>^{}`` gives the commit of a tag."""
+        try:
+            result = self._client.get_refs(self._path.encode(), ref_prefix=[prefix.encode() for prefix in prefixes])
+        except Exception as error:  # noqa: BLE001  # the translation re-raises what is not the server's
+            self._raise(error)
+        self._check_format(result.object_format)
+        return {
+            name.decode("utf-8", "surrogateescape"): value.decode()
+            for name, value in result.refs.items()
+            if value is not None
+        }
+
+    def fetch(self, wants: Sequence[str], depth: int | None, store: DiskObjectStore) -> None:
+        """Add the wanted objects and ``depth`` generations (``None``: all) to ``store``.
+
+        Raises ``WantRefused`` if the server breaks off without an explanation that is final.
+        """
+        pack, commit, abort = store.add_pack()
+        wanted = [ObjectID(want.encode()) for want in wants]
+        try:
+            result = self._client.fetch_pack(
+                self._path.encode(),
+                lambda _refs, depth=None: wanted,  # noqa: ARG005  # the library passes depth by name
+                _EmptyWalker(),
+                self._checked(pack.write),
+                progress=lambda _message: self._deadline.check(),
+                depth=depth,
+                ref_prefix=[b"HEAD"],
+            )
+            self._check_format(result.object_format)
+            commit()
+        except Exception as error:  # noqa: BLE001  # the translation re-raises what is not the server's
+            abort()
+            self._raise(error, fetching=True)
+
+    def _checked(self, write: Callable[[bytes], int]) -> Callable[[bytes], int]:
+        def checked(data: bytes) -> int:
+            self._deadline.check()
+            return write(data)
+
+        return checked
+
+    def _check_format(self, object_format: str | None) -> None:
+        if object_format not in {None, "sha1"}:
+            raise GitError(
+                GitReason.GIT_FAILED,
+                f"{self.access.url} uses the object format {object_format}, which is not supported;"
+                " use a SHA-1 repository",
+            )
+
+    def _raise(self, error: Exception, *, fetching: bool = False) -> NoReturn:
+        """Raise what ``error`` means to a user."""
+        url = self.access.url
+        if isinstance(error, GitError):
+            raise error
+        if self._deadline.expired():
+            raise self._deadline.error() from error
+        if isinstance(error, HTTPUnauthorized):
+            kind = CredentialKind.BASIC if self.access.credentials.basic_auth() else CredentialKind.NONE
+            raise GitError(
+                GitReason.GIT_AUTHENTICATION_FAILED,
+                f"{url.host} did not accept {kind} for {url} (HTTP 401);"
+                " check the repository Secret: label, repoURL equality, username and password",
+            ) from error
+        if isinstance(error, _CORRUPT):
+            raise GitError(GitReason.GIT_FAILED, f"{url} sent a corrupt pack ({error}); try again") from error
+        if isinstance(error, NotGitRepository):
+            raise GitError(GitReason.GIT_FAILED, f"{url} is not a Git repository; check the URL") from error
+        if isinstance(error, GitProtocolError | ValueError | AssertionError | LookupError | EOFError):
+            explained = explain(url, self.access.credentials, _read(self._log)) if self._log else None
+            text = str(error).strip() or "the connection was closed"
+            wants = "not our ref" in text or (explained is not None and "not our ref" in explained.message)
+            if fetching and (wants or explained is None):
+                definitive = "not our ref" in text and self._client.protocol_version == 2
+                raise WantRefused(f"{url} refused to send the commit: {text}", definitive=definitive) from error
+            raise explained or GitError(GitReason.GIT_FAILED, _broken(url, error, text)) from error
+        if isinstance(error, OSError):
+            raise GitError(
+                GitReason.GIT_FAILED, f"cannot reach {url}: {error}; check the network and the URL"
+            ) from error
+        raise error
+
+
+@contextmanager
+def open_remote(access: Access, deadline: Deadline) -> Iterator[Remote]:
+    """Yield the repository behind ``access``; private files are gone and processes ended afterwards.
+
+    Raises ``GitError``, SchemeNotAllowed first of all.
+    """
+    url = access.url
+    check_scheme(url, access.allowed_schemes)
+    private = Path(tempfile.mkdtemp(prefix="git-", dir=access.workdir))  # mode 0700
+    try:
+        if url.scheme is Scheme.SSH:
+            with ssh_client(url, access.credentials, private, deadline) as (client, log):
+                remote = Remote(access, client, url.path, deadline)
+                remote.read_log_from(log)
+                yield remote
+            return
+        other = _client(access, deadline)
+        try:
+            yield Remote(access, other, url.path if url.scheme is not Scheme.FILE else _existing(url), deadline)
+        finally:
+            other.close()
+    finally:
+        shutil.rmtree(private)
+
+
+def _client(access: Access, deadline: Deadline) -> GitClient:
+    url = access.url
+    if url.scheme is Scheme.FILE:
+        return LocalClient(thin_packs=False, quiet=True)
+    if url.scheme is Scheme.GIT:
+        return DaemonClient(url.host, url.origin.port, deadline)
+    return SmartHTTPClient(url, access.credentials, access.allowed_schemes, deadline)
+
+
+def _existing(url: RepoURL) -> str:
+    if not Path(url.path).is_dir():
+        raise GitError(GitReason.GIT_FAILED, f"{url} does not exist on this machine; check the path")
+    return url.path
+
+
+def _read(log: Path) -> str:
+    return log.read_text(errors="replace") if log.exists() else ""
+
+
+def _broken(url: RepoURL, error: Exception, text: str) -> str:
+    if isinstance(error, HangupException) or not isinstance(error, GitProtocolError):
+        return f"{url} broke off or does not speak the Git protocol ({text}); check the URL and the server"
+    return f"{url}: {text}; check the URL and the server"
