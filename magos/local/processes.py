@@ -60,7 +60,7 @@ class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
     log_file: Path
     env: Mapping[str, str] | None = None
     cwd: Path | None = None
-    death_signal: int = signal.SIGKILL
+    death_signal: signal.Signals = signal.SIGKILL
 
 
 class ChildProcess:
@@ -83,7 +83,7 @@ class ChildProcess:
         """Exit status as of ``subprocess`` (negative: ended by that signal), None while it runs."""
         return self._process.returncode
 
-    def send_signal(self, number: int) -> None:
+    def send_signal(self, number: signal.Signals) -> None:
         """Signal the child itself; one that has ended already is no error."""
         if self._process.returncode is None:
             try:
@@ -101,10 +101,12 @@ class ChildProcess:
         """
         with anyio.CancelScope(shield=True):
             self.send_signal(signal.SIGTERM)
-            with anyio.move_on_after(grace):
-                return await self.wait()
-            self.send_signal(signal.SIGKILL)
-            return await self.wait()
+            with anyio.move_on_after(grace) as patience:
+                await self.wait()
+            if patience.cancelled_caught:
+                self.send_signal(signal.SIGKILL)
+            await self.wait()
+        return await self.wait()
 
     async def tail(self, lines: int = 15) -> str:
         """The last lines of the log file."""
