@@ -1,0 +1,247 @@
+"""Read your own writes: a key is not reconciled before the caches have seen what its own passes wrote.
+
+Promises:
+
+1. After a pass, the highest resourceVersion written per object (and the UIDs deleted) is remembered for the key.
+2. A key whose writes a cache has not passed yet is *parked*: no worker waits for it. An event or a bookmark that brings
+   the caches up to date releases it.
+3. A key parked for 5 s is looked up once at the API server: what the cache can never show (deleted meanwhile, outside
+   the informer's selector, history rewritten by a restore) no longer counts.
+4. A key parked for 30 s runs with ``view.stale`` set, and goes on running so until the caches have caught up.
+5. A write with unknown outcome is looked up at once; what is found is what the caches have to show.
+
+Answers of writes never enter a cache: only their versions are used. Kinds that no informer watches never gate.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import anyio
+from anyio.abc import TaskGroup
+from msgspec import Struct
+from msgspec.structs import replace
+
+from magos.api.meta import Kind, ObjectMeta
+from magos.runtime.apierror import ApiError
+from magos.runtime.client import ApiClient
+from magos.runtime.clock import Clock
+from magos.runtime.decision import Priority
+from magos.runtime.informer import Informer
+from magos.runtime.resourceversion import is_older
+from magos.runtime.workqueue import Key
+
+__all__ = ["LOOK_AFTER", "STALE_AFTER", "Gate", "Standing", "Write"]
+
+LOOK_AFTER = 5.0
+"""Seconds parked until the API server itself is asked."""
+
+STALE_AFTER = 30.0
+"""Seconds parked until the key runs with a stale view."""
+
+
+class Write(Struct, frozen=True, kw_only=True):
+    """One acknowledged or possible write: the caches must reach ``resource_version``, or lose ``uid`` if ``gone``.
+
+    ``unknown`` marks a write that may or may not have taken place.
+    """
+
+    kind: Kind[Any]
+    namespace: str
+    name: str
+    uid: str = ""
+    resource_version: str = ""
+    gone: bool = False
+    unknown: bool = False
+
+
+class Standing(StrEnum):
+    """Whether a key may run now."""
+
+    READY = "ready"
+    PARKED = "parked"
+    STALE = "stale"
+
+
+class _Slot(NamedTuple):
+    resource: str
+    namespace: str
+    name: str
+    gone: bool
+
+
+class _Entry:
+    """What one key waits for, and since when."""
+
+    __slots__ = ("parked_at", "priority", "waiting", "writes")
+
+    def __init__(self) -> None:
+        self.writes: dict[_Slot, Write] = {}
+        self.parked_at: float | None = None
+        self.priority = Priority.CHANGE
+        self.waiting = False
+
+
+class Gate:
+    """Decides whether a key may run. Everything but ``run`` is synchronous and belongs to the event loop's thread."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        clock: Clock,
+        informers: Sequence[Informer[Any]],
+        release: Callable[[Key, Priority], None],
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._release = release
+        self._informers = {each.kind.resource: each for each in informers}
+        self._entries: dict[Key, _Entry] = {}
+        self._parked: dict[str, set[Key]] = {resource: set() for resource in self._informers}
+        self._look: deque[tuple[float, Key, _Entry]] = deque()
+        self._expire: deque[tuple[float, Key, _Entry]] = deque()
+        self._unknown: list[tuple[Key, _Entry]] = []
+        self._wake = anyio.Event()
+        for resource, informer in self._informers.items():
+            informer.on_progress(lambda _version, resource=resource: self._progressed(resource))
+
+    @property
+    def parked(self) -> int:
+        """Number of keys that wait for a cache."""
+        return sum(1 for entry in self._entries.values() if entry.waiting)
+
+    def record(self, key: Key, writes: Iterable[Write]) -> None:
+        """Remember what the pass of ``key`` wrote; writes no informer will ever show are dropped here."""
+        for write in writes:
+            informer = self._informers.get(write.kind.resource)
+            if informer is None or (informer.namespace and informer.namespace != write.namespace):
+                continue
+            entry = self._entries.setdefault(key, _Entry())
+            slot = _Slot(write.kind.resource, write.namespace, write.name, write.gone)
+            known = entry.writes.get(slot)
+            if known and not write.unknown and is_older(write.resource_version, known.resource_version):
+                continue
+            entry.writes[slot] = write
+            if write.unknown:
+                self._unknown.append((key, entry))
+                self._wake.set()
+
+    def enter(self, key: Key, priority: Priority) -> Standing:
+        """Tell whether ``key`` may run now; if not, it is parked and released with ``priority`` later."""
+        entry = self._entries.get(key)
+        if entry is None or self._settle(key, entry):
+            return Standing.READY
+        now = self._clock.monotonic()
+        if entry.parked_at is None:
+            entry.parked_at = now
+            self._look.append((now + LOOK_AFTER, key, entry))
+            self._expire.append((now + STALE_AFTER, key, entry))
+            self._wake.set()
+        if now - entry.parked_at >= STALE_AFTER:
+            self._unpark(key, entry)
+            return Standing.STALE
+        entry.waiting = True
+        entry.priority = priority
+        for slot in entry.writes:
+            self._parked[slot.resource].add(key)
+        return Standing.PARKED
+
+    async def run(self) -> None:
+        """Watch the deadlines of parked keys until cancelled."""
+        async with anyio.create_task_group() as group:
+            while True:
+                self._start_due(group)
+                self._wake = anyio.Event()
+                heads = [queue[0][0] for queue in (self._look, self._expire) if queue]
+                with anyio.move_on_after(min(heads) - self._clock.monotonic() if heads else None):
+                    await self._wake.wait()
+
+    def _start_due(self, group: TaskGroup) -> None:
+        now = self._clock.monotonic()
+        unknown, self._unknown = self._unknown, []
+        for key, entry in unknown:
+            group.start_soon(self._look_up, key, entry)
+        while self._look and self._look[0][0] <= now:
+            _, key, entry = self._look.popleft()
+            if self._is_current(key, entry):
+                group.start_soon(self._look_up, key, entry)
+        while self._expire and self._expire[0][0] <= now:
+            _, key, entry = self._expire.popleft()
+            if self._is_current(key, entry) and entry.waiting:
+                self._unpark(key, entry)
+                self._release(key, entry.priority)
+
+    async def _look_up(self, key: Key, entry: _Entry) -> None:
+        for slot, write in list(entry.writes.items()):
+            informer = self._informers[slot.resource]
+            try:
+                live = await self._live(informer, write)
+            except ApiError:
+                # Not lost: the key stays parked and runs with a stale view at the latest after STALE_AFTER.
+                continue
+            if entry.writes.get(slot) is write:
+                self._judge(entry, slot, live)
+        if self._is_current(key, entry):
+            self._recheck(key, entry)
+
+    async def _live(self, informer: Informer[Any], write: Write) -> ObjectMeta | None:
+        """Return the object as this informer would be shown it: same kind, same selector."""
+        page = await self._client.list(
+            informer.kind, write.namespace, selector=informer.selector, field_selector=f"metadata.name={write.name}"
+        )
+        return page.items[0].metadata if page.items else None
+
+    def _judge(self, entry: _Entry, slot: _Slot, live: ObjectMeta | None) -> None:
+        """Keep of a write what the cache can still be expected to show, now that the live object is known."""
+        write = entry.writes.pop(slot)
+        held = self._informers[slot.resource].cache.get(slot.namespace, slot.name)
+        if live is None:
+            # A cache is shown the end of what it holds, and nothing about what it does not hold.
+            kept = held is not None and not (write.unknown and not write.gone)
+        elif write.gone:
+            kept = live.uid != write.uid or live.deletion_timestamp is not None
+        elif write.unknown:
+            write, kept = replace(write, resource_version=live.resource_version), True
+        else:
+            # The server knows only something older: it was restored, and what was written never happened.
+            kept = not is_older(live.resource_version, write.resource_version)
+        if kept:
+            entry.writes[slot] = replace(write, unknown=False)
+
+    def _progressed(self, resource: str) -> None:
+        for key in list(self._parked[resource]):
+            self._recheck(key, self._entries[key])
+
+    def _recheck(self, key: Key, entry: _Entry) -> None:
+        waiting = entry.waiting
+        if self._settle(key, entry) and waiting:
+            self._release(key, entry.priority)
+
+    def _settle(self, key: Key, entry: _Entry) -> bool:
+        for slot in [slot for slot, write in entry.writes.items() if self._seen(write)]:
+            del entry.writes[slot]
+            if all(other.resource != slot.resource for other in entry.writes):
+                self._parked[slot.resource].discard(key)
+        if entry.writes:
+            return False
+        self._unpark(key, entry)
+        del self._entries[key]
+        return True
+
+    def _seen(self, write: Write) -> bool:
+        cache = self._informers[write.kind.resource].cache
+        if write.unknown:
+            return False
+        if not write.gone:
+            return not is_older(cache.resource_version, write.resource_version)
+        held = cache.get(write.namespace, write.name)
+        return held is None or held.metadata.uid != write.uid or held.metadata.deletion_timestamp is not None
+
+    def _unpark(self, key: Key, entry: _Entry) -> None:
+        entry.waiting = False
+        for keys in self._parked.values():
+            keys.discard(key)
+
+    def _is_current(self, key: Key, entry: _Entry) -> bool:
+        return self._entries.get(key) is entry

@@ -1,0 +1,85 @@
+"""The ``View`` of one pass: the caches of all informers, the facts that pass asked for, and a refusal if there was one.
+
+A reconciler is synchronous and runs on the loop that alone changes the caches, so what it reads through a view belongs
+to one instant, over all kinds. Reading a kind that no informer of the process holds is a programming error, never an
+empty answer.
+"""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar, cast
+
+from magos.api.meta import Kind, Resource
+from magos.errors import InvariantViolation
+from magos.runtime.cache import Cache
+from magos.runtime.decision import Fact, Probe, Refusal
+
+__all__ = ["CacheView", "Caches"]
+
+R = TypeVar("R", bound=Resource)
+
+
+class Caches:
+    """All caches of the process, by kind."""
+
+    def __init__(self, caches: Mapping[Kind[Any], Cache[Any]]) -> None:
+        self._caches = dict(caches)
+
+    def find(self, kind: Kind[R]) -> Cache[R] | None:
+        """Return the cache of a kind, None if the process does not hold it."""
+        return cast("Cache[R] | None", self._caches.get(kind))
+
+    def of(self, kind: Kind[R]) -> Cache[R]:
+        """Return the cache of a kind; raise ``InvariantViolation`` if the process does not hold it."""
+        cache = self.find(kind)
+        if cache is None:
+            held = ", ".join(sorted(each.resource for each in self._caches)) or "none"
+            raise InvariantViolation(
+                f"{kind.resource} was read from the cache, but this process watches only: {held}; "
+                "declare an informer for it"
+            )
+        return cache
+
+
+class CacheView:
+    """What one pass sees; see ``decision.View``."""
+
+    __slots__ = ("_caches", "_facts", "_refusal", "_stale")
+
+    def __init__(
+        self,
+        caches: Caches,
+        *,
+        facts: Mapping[Probe, Fact] | None = None,
+        refusal: Refusal | None = None,
+        stale: bool = False,
+    ) -> None:
+        self._caches = caches
+        self._facts = facts or {}
+        self._refusal = refusal
+        self._stale = stale
+
+    @property
+    def stale(self) -> bool:
+        """True if the caches may lack this key's own last writes."""
+        return self._stale
+
+    @property
+    def refusal(self) -> Refusal | None:
+        """The lasting refusal of the pass just before."""
+        return self._refusal
+
+    def get(self, kind: Kind[R], namespace: str, name: str) -> R | None:
+        """Return the cached object or None."""
+        return self._caches.of(kind).get(namespace, name)
+
+    def list(self, kind: Kind[R], namespace: str | None = None) -> tuple[R, ...]:
+        """Return the cached objects in the order of their keys."""
+        return self._caches.of(kind).list(namespace)
+
+    def by_index(self, kind: Kind[R], index: str, value: str) -> tuple[R, ...]:
+        """Return the cached objects filed under ``value``, in the order of their keys."""
+        return self._caches.of(kind).by_index(index, value)
+
+    def fact(self, probe: Probe) -> Fact | None:
+        """Return the answer to a probe asked by the pass just before."""
+        return self._facts.get(probe)
