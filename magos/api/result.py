@@ -9,6 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
+from magos.api.names import JobType
 from magos.ids import is_git_sha, parse_digest, parse_run_id
 
 __all__ = [
@@ -17,7 +18,6 @@ __all__ = [
     "PlannedChanges",
     "PolicyCount",
     "Result",
-    "RunPhase",
     "Violation",
     "ViolationAction",
     "decode_result",
@@ -25,13 +25,6 @@ __all__ = [
 
 SCHEMA_VERSION = 1
 _LARGEST = 16 * 1024
-
-
-class RunPhase(StrEnum):
-    """Which half of a run a Job carries out."""
-
-    PLAN = "plan"
-    APPLY = "apply"
 
 
 class Outcome(StrEnum):
@@ -82,7 +75,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     v: int = SCHEMA_VERSION
     run_id: str = msgspec.field(name="runID")
-    phase: RunPhase
+    phase: JobType
     result: Outcome
     exit_code: int
     reason: str = ""

@@ -1,0 +1,255 @@
+"""The environment of the stages (spec §5.5): the only place of the runner that reads it.
+
+Each ``load_*`` function returns a frozen configuration or raises ``StageFailed`` (InvalidConfiguration, exit code 2)
+naming the variable, what is wrong with it and what is expected. Values of secrets are never repeated in a message.
+"""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Final, TypeVar
+
+import msgspec
+
+from magos.api.names import JobType
+from magos.api.reasons import Reason
+from magos.git.credentials import DEFAULT_USERNAME, Credentials
+from magos.ids import Digest, GitSHA, RunID, git_sha, parse_digest, parse_run_id
+from magos.runner.outcome import StageFailed
+from magos.runner.redact import secret_forms
+from magos.toolchain.releases import Distribution
+
+__all__ = [
+    "FetchConfig",
+    "JobConfig",
+    "RenderConfig",
+    "RunConfig",
+    "TerraformConfig",
+    "environment",
+    "load_fetch",
+    "load_job",
+    "load_render",
+    "load_terraform",
+]
+
+T = TypeVar("T")
+E = TypeVar("E", bound=StrEnum)
+Environment = Mapping[str, str]
+
+_VERSION: Final = re.compile(
+    r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z.-]+)?", re.ASCII
+)
+_LONGEST_VERSION: Final = 64
+_SHORTEST_GRACE: Final = 11  # ten seconds are kept for killing and cleaning up
+_VARIABLE_PREFIX: Final = "TF_VAR_"
+_OWN_NAMES: Final = frozenset({"REPO_URL", "TARGET_REVISION", "TF_VERSION", "PROJECT_REF", "TF_PATH"})
+_OWN_PREFIXES: Final = ("MAGOS_", "GIT_", _VARIABLE_PREFIX)
+
+
+class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What every stage knows: identity, source and tool. ``plan_file`` is the path in the container."""
+
+    run_id: RunID
+    phase: JobType
+    namespace: str
+    workspace: str
+    project: str
+    repo_url: str
+    target_revision: str
+    revision: GitSHA | None
+    plan_digest: Digest | None
+    path: str
+    tfvars: str | None
+    distribution: Distribution
+    version: str
+    plan_file: str
+    grace_seconds: int
+    environment: Environment
+    """What a tool inherits: everything but our own variables, credentials and TF_VAR_*."""
+
+
+class FetchConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``fetch`` needs besides. ``mirror`` None is the official place, ``release_keys`` None the shipped keys."""
+
+    run: RunConfig
+    credentials: Credentials
+    allowed_schemes: tuple[str, ...]
+    mirror: str | None
+    release_keys: str | None
+    verify_signatures: bool
+    secret_forms: tuple[bytes, ...]
+
+
+class TerraformConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``terraform`` needs besides: ``variables`` maps ``TF_VAR_<name>`` to the literal the user wrote."""
+
+    run: RunConfig
+    variables: Environment
+    allow_ephemeral_state: bool
+    secret_forms: tuple[bytes, ...]
+
+
+class RenderConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """``render`` needs nothing besides."""
+
+    run: RunConfig
+
+
+class JobConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``job`` needs besides. A digest means that there are policies to evaluate; a selector alone matched none."""
+
+    run: RunConfig
+    policy_selector: str | None
+    policies_digest: str | None
+
+
+def environment() -> Environment:
+    """Return the environment of this process."""
+    return dict(os.environ)
+
+
+def load_fetch(env: Environment) -> FetchConfig:
+    """Return the configuration of ``fetch``."""
+    run = _run(env)
+    git = Credentials(
+        ssh_private_key=env.get("GIT_SSH_PRIVATE_KEY") or None,
+        username=env.get("GIT_USERNAME") or None,
+        password=env.get("GIT_PASSWORD") or None,
+        known_hosts=env.get("GIT_KNOWN_HOSTS") or None,
+        ca_bundle=env.get("GIT_CA_BUNDLE") or None,
+        insecure_ignore_host_key=env.get("GIT_INSECURE_IGNORE_HOST_KEY") == "true",
+    )
+    secrets = [value for value in (git.ssh_private_key, git.username, git.password) if value]
+    if git.password:
+        secrets.append(f"{git.username or DEFAULT_USERNAME}:{git.password}")  # as basic authentication encodes it
+    schemes = env.get("MAGOS_ALLOWED_GIT_SCHEMES") or "https,http,ssh"
+    mirror = "MAGOS_OPENTOFU_MIRROR" if run.distribution is Distribution.OPENTOFU else "MAGOS_TERRAFORM_MIRROR"
+    return FetchConfig(
+        run=run,
+        credentials=git,
+        allowed_schemes=tuple(scheme for part in schemes.split(",") if (scheme := part.strip().lower())),
+        mirror=env.get(mirror) or None,
+        release_keys=env.get("MAGOS_RELEASE_KEYS") or None,
+        verify_signatures=_flag(env, "MAGOS_VERIFY_SIGNATURES", default=True),
+        secret_forms=secret_forms(secrets),
+    )
+
+
+def load_terraform(env: Environment) -> TerraformConfig:
+    """Return the configuration of ``terraform``."""
+    names = [name for part in env.get("MAGOS_REDACT_ENV", "").split(",") if (name := part.strip())]
+    return TerraformConfig(
+        run=_run(env),
+        variables={name: value for name, value in env.items() if name.startswith(_VARIABLE_PREFIX)},
+        allow_ephemeral_state=_flag(env, "MAGOS_ALLOW_EPHEMERAL_STATE", default=False),
+        secret_forms=secret_forms(env[name] for name in names if name in env),
+    )
+
+
+def load_render(env: Environment) -> RenderConfig:
+    """Return the configuration of ``render``."""
+    return RenderConfig(run=_run(env))
+
+
+def load_job(env: Environment) -> JobConfig:
+    """Return the configuration of ``job``."""
+    return JobConfig(
+        run=_run(env),
+        policy_selector=env.get("MAGOS_POLICY_SELECTOR"),
+        policies_digest=env.get("MAGOS_POLICIES_DIGEST"),
+    )
+
+
+def _run(env: Environment) -> RunConfig:
+    phase = _enum(env, "MAGOS_JOB_TYPE", JobType)
+    run_id = _parsed(env, "MAGOS_RUN_ID", parse_run_id)
+    applying = phase is JobType.APPLY
+    return RunConfig(
+        run_id=run_id,
+        phase=phase,
+        namespace=_required(env, "MAGOS_NAMESPACE"),
+        workspace=_required(env, "MAGOS_WORKSPACE"),
+        project=_required(env, "PROJECT_REF"),
+        repo_url=_required(env, "REPO_URL"),
+        target_revision=_required(env, "TARGET_REVISION"),
+        revision=_parsed(env, "MAGOS_REVISION", git_sha) if applying or env.get("MAGOS_REVISION") else None,
+        plan_digest=_parsed(env, "MAGOS_PLAN_DIGEST", parse_digest) if applying else None,
+        path=_relative(env, "TF_PATH") or ".",
+        tfvars=_relative(env, "MAGOS_TFVARS_FILE"),
+        distribution=_enum(env, "MAGOS_TF_DISTRIBUTION", Distribution),
+        version=_parsed(env, "TF_VERSION", _version),
+        plan_file=_plan_file(env, run_id),
+        grace_seconds=_parsed(env, "MAGOS_TERMINATION_GRACE_SECONDS", _grace),
+        environment=_inherited(env),
+    )
+
+
+def _inherited(env: Environment) -> Environment:
+    return {name: value for name, value in env.items() if name not in _OWN_NAMES and not name.startswith(_OWN_PREFIXES)}
+
+
+def _invalid(name: str, problem: str) -> StageFailed:
+    return StageFailed(Reason.INVALID_CONFIGURATION, f"environment variable {name} {problem}")
+
+
+def _required(env: Environment, name: str) -> str:
+    value = env.get(name)
+    if not value:
+        raise _invalid(name, "is not set; the workspace controller sets it on every runner container")
+    return value
+
+
+def _parsed(env: Environment, name: str, parse: Callable[[str], T]) -> T:
+    value = _required(env, name)
+    try:
+        return parse(value)
+    except ValueError as error:
+        raise _invalid(name, f"is malformed: {error}") from None
+
+
+def _enum(env: Environment, name: str, kind: type[E]) -> E:
+    value = _required(env, name)
+    try:
+        return kind(value)
+    except ValueError:
+        raise _invalid(name, f"is {value!r}; it must be one of {', '.join(kind)}") from None
+
+
+def _flag(env: Environment, name: str, *, default: bool) -> bool:
+    value = env.get(name)
+    if not value:
+        return default
+    if value not in {"true", "false"}:
+        raise _invalid(name, f"is {value!r}; it must be true or false")
+    return value == "true"
+
+
+def _relative(env: Environment, name: str) -> str | None:
+    """Return a path inside the tree as written; where it leads, links resolved, is checked once the tree is there."""
+    value = env.get(name)
+    if not value:
+        return None
+    if value.startswith("/") or "\0" in value:
+        raise _invalid(name, f"is {value!r}; it must be relative to the repository root")
+    return value
+
+
+def _version(text: str) -> str:
+    if len(text) > _LONGEST_VERSION or not _VERSION.fullmatch(text):
+        raise ValueError(f"{text!r} is not an exact version such as 1.9.5 (no prefix, no range)")
+    return text
+
+
+def _grace(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) >= _SHORTEST_GRACE):
+        raise ValueError(f"{text!r} is not a number of seconds of at least {_SHORTEST_GRACE}")
+    return int(text)
+
+
+def _plan_file(env: Environment, run_id: RunID) -> str:
+    value = _required(env, "MAGOS_PLAN_FILE")
+    folder, _, name = value.rpartition("/")
+    if folder != f"/workspace-data/runs/{run_id}" or not name or name in {".", ".."}:
+        raise _invalid("MAGOS_PLAN_FILE", f"is {value!r}; it must be a file in /workspace-data/runs/{run_id}")
+    return value

@@ -1,0 +1,59 @@
+"""Finds, at the end of a tool's output, why it failed.
+
+The tools print diagnostics in plain form (``-no-color``): a line ``Error: <summary>``, the place in the configuration
+and a text. The log stays readable for people; what is taken from it only informs, no decision depends on it.
+"""
+
+import re
+from typing import Final
+
+__all__ = ["LONGEST_DIAGNOSTIC", "last_error", "shorten"]
+
+LONGEST_DIAGNOSTIC: Final = 512
+"""Characters of a diagnostic that reach status and history."""
+
+_START: Final = re.compile(r"^Error: ", re.MULTILINE)
+_NEXT: Final = re.compile(r"^(?:Warning: |\[magos-job\] )", re.MULTILINE)
+_SOURCE_LINE: Final = re.compile(r"\s+\d+: ")
+_LOCK_FIELD: Final = re.compile(r"^\s+(ID|Who|Operation|Created):\s+(\S.*?)\s*$", re.MULTILINE)
+_UNPRINTABLE: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+
+
+def last_error(output: bytes) -> str | None:
+    """Return the last error diagnostic in ``output`` on one line, at most 512 characters; None if there is none.
+
+    A state that is locked is told by lock ID, holder and time (field case F13).
+    """
+    text = _UNPRINTABLE.sub("", output.decode("utf-8", "replace").replace("\r\n", "\n"))
+    starts = [match.start() for match in _START.finditer(text)]
+    if not starts:
+        return None
+    block = text[starts[-1] :]
+    end = _NEXT.search(block)
+    block = block[: end.start()] if end else block
+    return shorten(_locked(block) or _one_line(block))
+
+
+def shorten(text: str, limit: int = LONGEST_DIAGNOSTIC) -> str:
+    """Return ``text``, cut to ``limit`` characters with a final ellipsis."""
+    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
+
+
+def _one_line(block: str) -> str:
+    summary, *rest = [line.strip() for line in block.splitlines() if line.strip() and not _SOURCE_LINE.match(line)]
+    summary = summary.removeprefix("Error: ")
+    return f"{summary}: {' '.join(rest)}" if rest else summary
+
+
+def _locked(block: str) -> str | None:
+    if "state lock" not in block.partition("\n")[0]:
+        return None
+    lock = dict(_LOCK_FIELD.findall(block))
+    if "ID" not in lock:
+        return None
+    who = lock.get("Who", "somebody unknown")
+    operation = lock.get("Operation", "").removeprefix("OperationType") or "an operation"
+    return (
+        f"the state is locked: lock {lock['ID']}, held by {who} for {operation} since {lock.get('Created', 'unknown')};"
+        " if that holder is gone, release the lock with force-unlock, then request a reconcile"
+    )

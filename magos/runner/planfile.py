@@ -1,0 +1,82 @@
+"""The binary plan file: its digest, and which input variables it carries (spec §7.1).
+
+A plan file is a ZIP archive whose entry ``tfplan`` is a Protocol Buffers message; its field 2 is a map from the names
+of the input variables to the values that were planned with. Ephemeral variables are not in it, so what is not carried
+has to be given to ``apply`` again, and what is carried must not: the tools refuse or print another value.
+"""
+
+import hashlib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from magos.ids import Digest
+from magos.runner.files import open_regular
+
+__all__ = ["carried_variables", "file_digest"]
+
+_ENTRY: Final = "tfplan"
+_VARIABLES: Final = 2
+_KEY: Final = 1
+_LARGEST_ENTRY: Final = 256 * 1024 * 1024
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+
+def file_digest(path: Path) -> Digest:
+    """Return the digest of the regular file ``path``; ``OSError`` if there is none."""
+    with open_regular(path) as stream:
+        return Digest("sha256:" + hashlib.file_digest(stream, "sha256").hexdigest())
+
+
+def carried_variables(plan: Path) -> frozenset[str] | None:
+    """Return the names of the input variables ``plan`` carries; None if it is not readable (encrypted)."""
+    try:
+        with open_regular(plan) as stream, zipfile.ZipFile(stream) as archive:
+            if archive.getinfo(_ENTRY).file_size > _LARGEST_ENTRY:
+                return None
+            message = memoryview(archive.read(_ENTRY))
+        return frozenset(
+            bytes(name).decode()
+            for number, entry in _fields(message)
+            if number == _VARIABLES
+            for key, name in _fields(entry)
+            if key == _KEY
+        )
+    except (zipfile.BadZipFile, KeyError, ValueError, NotImplementedError, RuntimeError):
+        return None
+
+
+def _fields(message: memoryview) -> Iterator[tuple[int, memoryview]]:
+    """Yield number and content of the length-delimited fields of ``message``; ``ValueError`` if it is malformed."""
+    position = 0
+    while position < len(message):
+        tag, position = _varint(message, position)
+        kind = tag & 7
+        if kind == _BYTES:
+            length, position = _varint(message, position)
+            content = message[position : position + length]
+            yield tag >> 3, content
+        elif kind == _VARINT:
+            _, position = _varint(message, position)
+            continue
+        elif kind in {_FIXED64, _FIXED32}:
+            length = 8 if kind == _FIXED64 else 4
+        else:
+            raise ValueError(f"wire type {kind} is not one of Protocol Buffers 3")
+        position += length
+        if position > len(message):
+            raise ValueError("the message ends within a field")
+
+
+def _varint(message: memoryview, position: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        if position >= len(message):
+            raise ValueError("the message ends within a number")
+        byte = message[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+    raise ValueError("a number has more than ten bytes")

@@ -1,0 +1,80 @@
+"""What a stage leaves for the stages after it: ``/scratch/<stage>/status.json``.
+
+The status of ``fetch`` cannot be rewritten by later stages (they mount it read-only); that of ``terraform`` was written
+beside code of the configuration and is believed only as far as it can do no harm: it may fail its own run.
+"""
+
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from magos.api.names import JobType
+from magos.api.reasons import Reason
+from magos.runner.files import read_limited, write_private
+from magos.runner.outcome import RUNNER_REASONS, phase_failed
+from magos.runner.paths import Paths
+
+__all__ = ["STATUS_VERSION", "Stage", "StageStatus", "first_failure", "read_status", "write_status"]
+
+STATUS_VERSION = 1
+_LARGEST = 64 * 1024
+_LONGEST_MESSAGE = 4096
+
+
+class Stage(StrEnum):
+    """The stages, in the order of their containers."""
+
+    FETCH = "fetch"
+    TERRAFORM = "terraform"
+    RENDER = "render"
+    JOB = "job"
+
+    def before(self, phase: JobType) -> "tuple[Stage, ...]":
+        """Return the stages that run before this one in a pod of ``phase``; an apply renders nothing."""
+        stages = tuple(stage for stage in Stage if phase is JobType.PLAN or stage is not Stage.RENDER)
+        return stages[: stages.index(self)]
+
+
+class StageStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """How a stage ended. ``reason`` None is success; the last three fields are fetch's to say."""
+
+    v: int = STATUS_VERSION
+    stage: Stage
+    reason: Reason | None = None
+    message: str = ""
+    revision: str = ""
+    tool_version: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+def write_status(paths: Paths, status: StageStatus) -> None:
+    """Leave ``status``, in place of whatever lies there."""
+    bounded = msgspec.structs.replace(status, message=status.message[:_LONGEST_MESSAGE])
+    write_private(paths.status(status.stage), msgspec.json.encode(bounded))
+
+
+def read_status(paths: Paths, stage: Stage, phase: JobType) -> StageStatus:
+    """Return the status ``stage`` left; a missing or unreadable one is a failure of the phase."""
+    path: Path = paths.status(stage)
+    try:
+        status = msgspec.json.decode(read_limited(path, _LARGEST), type=StageStatus)
+    except FileNotFoundError:
+        return _unknown(stage, phase, "left no status")
+    except (OSError, ValueError) as error:
+        return _unknown(stage, phase, f"left an unreadable status ({error})")
+    if status.v != STATUS_VERSION or status.stage is not stage:
+        return _unknown(stage, phase, f"left a status of version {status.v} for stage {status.stage}")
+    if status.reason is not None and status.reason not in RUNNER_REASONS:
+        return _unknown(stage, phase, f"left the reason {status.reason}, which no runner reports")
+    return status
+
+
+def first_failure(statuses: tuple[StageStatus, ...]) -> StageStatus | None:
+    """Return the first of ``statuses`` that is a failure."""
+    return next((status for status in statuses if status.reason is not None), None)
+
+
+def _unknown(stage: Stage, phase: JobType, problem: str) -> StageStatus:
+    message = f"the {stage} stage {problem}; read its log, and check who writes to the pod's scratch volume"
+    return StageStatus(stage=stage, reason=phase_failed(phase), message=message)

@@ -1,0 +1,77 @@
+"""What happens on SIGTERM (spec §7.6).
+
+Outside a tool the stage unwinds at once through ``Terminated``, and is ended after four seconds if something holds it
+up. While a tool runs the request is only noted: whoever waits for the tool asks it to stop, once, and gives it time.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import monotonic
+from types import FrameType
+from typing import Final
+
+from magos.runner.outcome import TERMINATED
+
+__all__ = ["Terminated", "Termination"]
+
+_LONGEST_UNWINDING: Final = 4.0
+
+
+class Terminated(BaseException):
+    """The stage was asked to stop; passes every ``except Exception``."""
+
+
+class Termination:
+    """The one handler of SIGTERM and SIGINT of this process.
+
+    ``requested_at`` is the monotonic time of the first signal, else None; later signals change nothing. ``wakeup`` is a
+    file descriptor that becomes readable when a signal (SIGCHLD too) arrives.
+    """
+
+    def __init__(self) -> None:
+        self.requested_at: float | None = None
+        self.wakeup, self._write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._waiting = False
+        self._unwinding = False
+
+    def install(self) -> None:
+        """Take over the signals; only the main thread may."""
+        signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._asked)
+        # Without a handler of its own the signal would be dropped and not wake anybody.
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        """Only note a request while the block runs, and raise ``Terminated`` at its end if there was one."""
+        self._waiting = True
+        self.check()
+        try:
+            yield
+        finally:
+            self._waiting = False
+        self.check()
+
+    def check(self) -> None:
+        """Raise ``Terminated`` if a stop was requested."""
+        if self.requested_at is not None:
+            self._unwind()
+
+    def _asked(self, _number: int, _frame: FrameType | None) -> None:
+        if self.requested_at is None:
+            self.requested_at = monotonic()
+        if not self._waiting:
+            self._unwind()
+
+    def _unwind(self) -> None:
+        if self._unwinding:
+            return  # a second signal must not interrupt the cleaning up
+        self._unwinding = True
+        watchdog = threading.Timer(_LONGEST_UNWINDING, os._exit, (TERMINATED,))
+        watchdog.daemon = True
+        watchdog.start()
+        raise Terminated

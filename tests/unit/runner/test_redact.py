@@ -1,0 +1,89 @@
+"""Redaction: no secret survives, cutting the stream differently changes nothing, memory stays bounded."""
+
+import base64
+import json
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from magos.runner.redact import LONGEST_HELD, Redactor, redact, secret_forms
+
+# No '*': a mask beside the rest of a value could otherwise look like a value.
+secrets = st.lists(st.text(alphabet="abcXY/+ %\"\n\u00e9=", min_size=4, max_size=12), min_size=1, max_size=4)
+noise = st.binary(max_size=30).map(lambda raw: raw.replace(b"*", b"-"))
+
+
+def stream(forms: tuple[bytes, ...], chunks: list[bytes]) -> bytes:
+    redactor = Redactor(forms)
+    return b"".join(redactor.feed(chunk) for chunk in chunks) + redactor.finish()
+
+
+@given(st.data())
+def test_no_form_of_a_secret_survives(data: st.DataObject) -> None:
+    forms = secret_forms(data.draw(secrets))
+    parts = data.draw(st.lists(st.one_of(noise, st.sampled_from(forms) if forms else noise), max_size=8))
+    output = stream(forms, [b"".join(parts)])
+    assert not [form for form in forms if form in output]
+
+
+@given(st.data())
+def test_chunking_changes_nothing(data: st.DataObject) -> None:
+    forms = secret_forms(data.draw(secrets))
+    parts = data.draw(st.lists(st.one_of(noise, st.sampled_from(forms) if forms else noise), max_size=8))
+    text = b"".join(parts)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
+    chunks = [text[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    assert stream(forms, chunks) == stream(forms, [text])
+
+
+@pytest.mark.parametrize("offset", range(-12, 3))
+def test_a_secret_at_the_seam_of_an_overlong_line_is_masked_once(offset: int) -> None:
+    secret = b"hunter2-hunter2"
+    line = b"x" * (LONGEST_HELD + offset) + secret + b"y" * 10
+    redactor = Redactor((secret,))
+    output = b"".join(redactor.feed(line[i : i + 1000]) for i in range(0, len(line), 1000)) + redactor.finish()
+    assert output == line.replace(secret, b"***")
+
+
+@given(noise)
+def test_text_without_secrets_is_untouched(text: bytes) -> None:
+    assert stream(secret_forms(["zzzz-not-in-there-zzzz"]), [text]) == text
+
+
+def test_overlapping_secrets_leave_nothing_of_either() -> None:
+    assert redact("see abcdef!", [b"abcd", b"cdef"]) == "see ***!"
+
+
+def test_values_under_four_characters_are_left_alone() -> None:
+    assert secret_forms(["abc", ""]) == ()
+
+
+def test_each_line_and_every_encoding_of_a_multi_line_value_is_known() -> None:
+    key = "-----BEGIN KEY-----\nc2VjcmV0\n}\n-----END KEY-----\n"
+    forms = secret_forms([key])
+    for shown in (
+        key,
+        base64.b64encode(key.encode()).decode(),
+        base64.b64encode(key.strip().encode()).decode(),
+        quote(key, safe=""),
+        json.dumps(key),
+        "c2VjcmV0",
+    ):
+        assert "c2VjcmV0" not in redact(shown, forms)
+        assert base64.b64encode(key.encode()).decode()[:20] not in redact(shown, forms)
+    assert redact("a } b", forms) == "a } b"
+
+
+def test_finished_lines_are_passed_on_at_once_and_unfinished_ones_held() -> None:
+    redactor = Redactor((b"secret",))
+    assert redactor.feed(b"one\ntw") == b"one\n"
+    assert redactor.feed(b"o sec") == b""
+    assert redactor.feed(b"ret\n") == b"two ***\n"
+
+
+def test_an_endless_line_is_held_only_up_to_the_limit() -> None:
+    redactor = Redactor((b"secret",))
+    passed = sum(len(redactor.feed(b"\xff" * 8192)) for _ in range(100))
+    assert 100 * 8192 - passed <= LONGEST_HELD + 8192
