@@ -138,12 +138,12 @@ def _copy_regular(source: Path, target: Path, largest: int) -> bool:
         descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:  # absent, a link, or not ours to read: as good as not cached
         return False
-    with os.fdopen(descriptor, "rb") as opened:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > largest:
-            return False
-        with target.open("wb") as sink:
-            shutil.copyfileobj(opened, sink, 1 << 20)
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_size > largest:
+        os.close(descriptor)
+        return False
+    with os.fdopen(descriptor, "rb") as opened, target.open("wb") as sink:
+        shutil.copyfileobj(opened, sink, 1 << 20)
     return True
 
 

@@ -62,7 +62,8 @@ def read_checksums(path: Path, source: str) -> dict[str, str]:
     except ValueError as error:
         raise ToolError(
             ToolReason.CHECKSUM_MISMATCH,
-            f"the checksum file {path.name} from {source} cannot be read: {error}; does the mirror serve an error page?",
+            f"the checksum file {path.name} from {source} cannot be read: {error};"
+            " does the mirror serve an error page?",
         ) from error
 
 
