@@ -100,7 +100,7 @@ class EventRecorder:
     def emit(self, event: Event) -> None:
         """Take an Event; it is sent soon, counted into an earlier one, or dropped."""
         now = self._clock.monotonic()
-        identity = (event.regarding, event.uid, event.type, event.reason, event.action)
+        identity = _identity(event)
         series = self._series.get(identity)
         if series is not None and now - series.last_mono < SILENCE:
             series.count += 1
@@ -182,10 +182,10 @@ class EventRecorder:
                 await self._write(series, count)
             except ApiError as error:
                 if not (error.transient or error.unauthorized or error.conflict):
-                    self._drop(series.event, error.message)
+                    self._lose(series, error.message)
                     return
                 if attempt == TRIES:
-                    self._drop(series.event, f"given up after {TRIES} tries: {error.message}")
+                    self._lose(series, f"given up after {TRIES} tries: {error.message}")
                     return
                 await anyio.sleep(RETRY * self._rng.uniform(1 - RETRY_JITTER, 1 + RETRY_JITTER))
             else:
@@ -233,10 +233,21 @@ class EventRecorder:
             type=event.type.value,
         )
 
+    def _lose(self, series: _Series, why: str) -> None:
+        """Drop a series that could not be sent, so that the next equal Event starts afresh."""
+        identity = _identity(series.event)
+        if self._series.get(identity) is series:
+            del self._series[identity]
+        self._drop(series.event, why)
+
     def _drop(self, event: Event, why: str) -> None:
         if self._on_drop is not None:
             self._on_drop()
         _log.warning("event dropped", regarding=str(event.regarding), reason=event.reason, error=why)
+
+
+def _identity(event: Event) -> _Identity:
+    return event.regarding, event.uid, event.type, event.reason, event.action
 
 
 def _micro(at: datetime) -> str:
