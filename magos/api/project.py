@@ -41,7 +41,10 @@ class Project(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True,
 
     metadata: ObjectMeta
     spec: ProjectSpec = ProjectSpec()
+    """What is wanted."""
+
     status: ProjectStatus = ProjectStatus()
+    """What is."""
 
 
 PROJECTS = Kind(group=GROUP, version=VERSION, plural="projects", name="Project", type=Project)

@@ -51,7 +51,10 @@ class Rollout(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True,
 
     metadata: ObjectMeta
     spec: RolloutSpec
+    """What is wanted."""
+
     status: RolloutStatus = RolloutStatus()
+    """What is."""
 
 
 ROLLOUTS = Kind(group=GROUP, version=VERSION, plural="rollouts", name="Rollout", type=Rollout)

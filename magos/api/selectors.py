@@ -20,15 +20,23 @@ class LabelSelectorRequirement(Struct, frozen=True, gc=False, rename="camel", om
     """One entry of ``matchExpressions``, as written."""
 
     key: str
+    """Label key."""
+
     operator: str
+    """In, NotIn, Exists or DoesNotExist."""
+
     values: tuple[str, ...] = ()
+    """Values for In and NotIn; none otherwise."""
 
 
 class LabelSelector(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """A selector as written; all its parts must hold."""
 
     match_labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels an object must have."""
+
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
+    """Requirements an object's labels must meet."""
 
 
 class Operator(StrEnum):

@@ -125,7 +125,10 @@ class VariableSet(Struct, frozen=True, gc=False, rename="camel", omit_defaults=T
 
     metadata: ObjectMeta
     spec: VariableSetSpec
+    """What is wanted."""
+
     status: VariableSetStatus = VariableSetStatus()
+    """What is."""
 
 
 VARIABLESETS = Kind(group=GROUP, version=VERSION, plural="variablesets", name="VariableSet", type=VariableSet)

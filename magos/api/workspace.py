@@ -374,7 +374,10 @@ class Workspace(Struct, frozen=True, gc=False, rename="camel", omit_defaults=Tru
 
     metadata: ObjectMeta
     spec: WorkspaceSpec
+    """What is wanted."""
+
     status: WorkspaceStatus = WorkspaceStatus()
+    """What is."""
 
 
 WORKSPACES = Kind(group=GROUP, version=VERSION, plural="workspaces", name="Workspace", type=Workspace)
