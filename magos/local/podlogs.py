@@ -6,15 +6,15 @@ ignored. Following ends when the container has ended and everything it wrote was
 """
 
 import ssl
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
-import trustme
 from msgspec import Struct
+
+from magos.local.credentials import Authority
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -144,21 +144,22 @@ def _application(directory: LogDirectory) -> "web.Application":
     return application
 
 
-def _server_context(authority: trustme.CA) -> ssl.SSLContext:
+def _server_context(authority: Authority) -> ssl.SSLContext:
+    """Only the API server may read logs: it is the one that holds a client certificate of the authority."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    with tempfile.TemporaryDirectory() as folder:
-        bundle = Path(folder) / "server.pem"
-        authority.issue_cert("127.0.0.1", "localhost").private_key_and_cert_chain_pem.write_to_path(str(bundle))
-        context.load_cert_chain(bundle)
+    pair = authority.issue("pod-runner", "127.0.0.1", "localhost")
+    context.load_cert_chain(pair.certificate, pair.key)
+    context.load_verify_locations(authority.certificate)
+    context.verify_mode = ssl.CERT_REQUIRED
     return context
 
 
 @asynccontextmanager
-async def log_server(directory: LogDirectory) -> AsyncIterator[int]:
+async def log_server(directory: LogDirectory, authority: Authority) -> AsyncIterator[int]:
     """Serve logs on a free loopback port for the length of the block; the value is the port."""
     from aiohttp import web
 
-    context = await anyio.to_thread.run_sync(_server_context, trustme.CA())
+    context = await anyio.to_thread.run_sync(_server_context, authority)
     runner = web.AppRunner(_application(directory), access_log=None)
     await runner.setup()
     try:

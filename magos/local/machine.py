@@ -1,0 +1,206 @@
+"""The one-machine mode: everything that a cluster, a Git host and a release server would be, on loopback.
+
+``machine(...)`` is the whole of it for the length of a block: control plane, CRDs and RBAC, Git server with the sample
+repository, release mirror, pod runner, and every controller as a supervised process under its own ServiceAccount. When
+the block is left nothing runs any more.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.abc
+import yaml
+from msgspec import Struct
+
+from magos.api.kube import PERSISTENT_VOLUME_CLAIMS
+from magos.local.assets import AssetSettings, ControlPlaneAssets, control_plane_assets, tofu_program
+from magos.local.controlplane import ControlPlane, free_ports
+from magos.local.gitserver import GitServer, git_server
+from magos.local.kubectl import Kubectl, find_kubectl
+from magos.local.manifests import manifest_folder
+from magos.local.mirror import ReleaseMirror, release_mirror
+from magos.local.podrunner import PodRunner
+from magos.local.podvolumes import claim_folder
+from magos.local.processes import ProcessSpec
+from magos.local.progress import Progress
+from magos.local.recipes import TOFU_VERSION
+from magos.local.samplerepo import SampleRepository
+from magos.local.supervisor import Supervised
+from magos.runtime.client import ApiClient
+from magos.runtime.config import load_config
+from magos.runtime.http import connect
+
+__all__ = ["CONTROLLERS", "STATE_FOLDER", "SYSTEM_NAMESPACE", "Machine", "MachineAssets", "machine", "machine_assets"]
+
+SYSTEM_NAMESPACE = "magos-system"
+CONTROLLERS = ("workspace", "project")
+"""The controllers that exist; each is a program ``magos-<name>-controller``."""
+
+STATE_FOLDER = Path("/workspace-data/state")
+"""Where the sample modules keep their Terraform state: on the Workspace's own volume, outside every clone."""
+
+_POD_CONFIG = {
+    "volumes": [{"name": "release-keys", "configMap": {"name": "release-keys"}}],
+    "volumeMounts": [{"name": "release-keys", "mountPath": "/etc/magos/keys", "readOnly": True}],
+}
+
+
+class MachineAssets(Struct, frozen=True, kw_only=True):
+    """The programs that have to be obtained before anything can start."""
+
+    control_plane: ControlPlaneAssets
+    tofu: Path
+
+
+def machine_assets(settings: AssetSettings, progress: Progress) -> MachineAssets:
+    """Obtain everything; blocks, for minutes where it must be built."""
+    return MachineAssets(control_plane=control_plane_assets(settings, progress), tofu=tofu_program(settings, progress))
+
+
+class Machine(Struct, frozen=True, kw_only=True):
+    """A running one-machine mode."""
+
+    folder: Path
+    plane: ControlPlane
+    client: ApiClient
+    kubectl: Kubectl
+    git: GitServer
+    repository: SampleRepository
+    mirror: ReleaseMirror
+    pods: PodRunner
+    controllers: Mapping[str, Supervised]
+
+    @property
+    def repo_url(self) -> str:
+        """The clone URL of the sample repository."""
+        return self.git.clone_url(self.repository.path.name)
+
+    async def prepare_namespace(self, name: str) -> None:
+        """Make a namespace in which Workspaces can run: the runner's ServiceAccount and the mirror's keys."""
+        await anyio.to_thread.run_sync(
+            lambda: self.kubectl.run("apply", "-f", "-", stdin=yaml.safe_dump_all(self._namespace(name)))
+        )
+
+    async def find_state(self, namespace: str, workspace: str) -> Path | None:
+        """Return the Terraform state that a Workspace of the sample repository wrote on its volume, if there is one."""
+        claim = await self.client.get(PERSISTENT_VOLUME_CLAIMS, namespace, f"{workspace}-data")
+        folder = claim_folder(self.pods.folder, claim.metadata.uid) / STATE_FOLDER.name
+        return next(iter(sorted(folder.rglob("terraform.tfstate"))), None)
+
+    def _namespace(self, name: str) -> list[dict[str, Any]]:
+        keys = {path.name: path.read_text() for path in sorted(self.mirror.keys.iterdir())}
+        return [
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}},
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "magos-job", "namespace": name}},
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": "release-keys", "namespace": name},
+                "data": keys,
+            },
+        ]
+
+
+def _base_without_deployments(kubectl: Kubectl) -> str:
+    """Return the installation's manifests; the Deployments are left out because the programs run beside the cluster."""
+    rendered = kubectl.run("kustomize", str(manifest_folder("deploy") / "kustomize" / "base"))
+    documents = [document for document in yaml.safe_load_all(rendered) if document]
+    return yaml.safe_dump_all([document for document in documents if document["kind"] != "Deployment"])
+
+
+def _install(kubectl: Kubectl) -> None:
+    kubectl.run("apply", "-k", str(manifest_folder("crds")))
+    kubectl.run("apply", "-f", "-", stdin=_base_without_deployments(kubectl))
+    kubectl.run("wait", "--for=condition=Established", "crd", "-l", "app.kubernetes.io/part-of=magos", check=False)
+
+
+async def _controller(name: str, here: "_Here", environ: Mapping[str, str]) -> Supervised:
+    account = f"magos-{name}"
+    kubeconfig = await here.plane.service_account_kubeconfig(
+        SYSTEM_NAMESPACE, account, here.folder / f"{account}.kubeconfig"
+    )
+    [health_port] = free_ports(1)
+    spec = ProcessSpec(
+        name=f"magos-{name}-controller",
+        argv=[
+            f"magos-{name}-controller",
+            "--leader-elect",
+            f"--health-probe-bind-address=127.0.0.1:{health_port}",
+        ],
+        log_file=here.folder / "logs" / f"magos-{name}-controller.log",
+        env={
+            **environ,
+            "KUBECONFIG": str(kubeconfig),
+            "POD_NAMESPACE": SYSTEM_NAMESPACE,
+            "MAGOS_JOB_IMAGE": "magos-job:local",
+            "MAGOS_JOB_POD_CONFIG": str(here.pod_config),
+            "MAGOS_OPENTOFU_MIRROR": here.mirror.url,
+            "MAGOS_RELEASE_KEYS": "/etc/magos/keys",
+        },
+    )
+    return Supervised(spec)
+
+
+class _Here(Struct, frozen=True, kw_only=True):
+    folder: Path
+    plane: ControlPlane
+    mirror: ReleaseMirror
+    pod_config: Path
+
+
+@asynccontextmanager
+async def machine(
+    assets: MachineAssets, folder: Path, *, environ: Mapping[str, str], progress: Progress
+) -> AsyncIterator[Machine]:
+    """Start everything below ``folder``; ``environ`` is what the controllers' processes get besides their settings."""
+    async with AsyncExitStack() as stack:
+        progress.say("starting etcd, kube-apiserver and kube-controller-manager")
+        plane = await stack.enter_async_context(ControlPlane(assets.control_plane, folder / "control-plane"))
+        kubectl = Kubectl(program=find_kubectl(), kubeconfig=plane.admin_kubeconfig)
+        progress.say("installing the custom resources and the controllers' rights")
+        await anyio.to_thread.run_sync(_install, kubectl)
+
+        git = stack.enter_context(git_server(folder / "git"))
+        repository = await anyio.to_thread.run_sync(SampleRepository.create, folder / "git" / "demo.git", STATE_FOLDER)
+        mirror = stack.enter_context(release_mirror(folder / "mirror", folder / "release-keys"))
+        await anyio.to_thread.run_sync(mirror.publish, assets.tofu, TOFU_VERSION)
+        pod_config = folder / "pod-config.yaml"
+        pod_config.write_text(yaml.safe_dump(_POD_CONFIG))
+
+        client = ApiClient(
+            connect(load_config(str(plane.admin_kubeconfig), environ={}), user_agent="magos (one-machine mode)")
+        )
+        stack.push_async_callback(client.aclose)
+        pods = PodRunner(
+            client=client, request=plane.request, authority=plane.authority, url=plane.url, folder=folder / "pods"
+        )
+        tasks = await stack.enter_async_context(_tasks())
+        await tasks.start(pods.run)
+        progress.say("starting the controllers, each as its own process and ServiceAccount")
+        here = _Here(folder=folder, plane=plane, mirror=mirror, pod_config=pod_config)
+        controllers = {name: await _controller(name, here, environ) for name in CONTROLLERS}
+        for controller in controllers.values():
+            await tasks.start(controller.run)
+        tasks.start_soon(plane.watch_processes)
+        yield Machine(
+            folder=folder,
+            plane=plane,
+            client=client,
+            kubectl=kubectl,
+            git=git,
+            repository=repository,
+            mirror=mirror,
+            pods=pods,
+            controllers=controllers,
+        )
+
+
+@asynccontextmanager
+async def _tasks() -> AsyncIterator[anyio.abc.TaskGroup]:
+    """A task group that is cancelled when the block is left."""
+    async with anyio.create_task_group() as tasks:
+        yield tasks
+        tasks.cancel_scope.cancel()
