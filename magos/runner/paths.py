@@ -41,11 +41,6 @@ class Paths(msgspec.Struct, frozen=True):
         return self.root / "work" / "source"
 
     @property
-    def git(self) -> Path:
-        """Objects fetched from the repository; of this pod only."""
-        return self.root / "work" / "git"
-
-    @property
     def tool(self) -> Path:
         """The unpacked, verified tool; of this pod only."""
         return self.root / "work" / "tool"
@@ -69,6 +64,11 @@ class Paths(msgspec.Struct, frozen=True):
     def plan_copy(self) -> Path:
         """The plan an apply executes: on a memory-backed volume that no other container has."""
         return self.root / "plan" / "run.tfplan"
+
+    @property
+    def policies(self) -> Path:
+        """The policies to evaluate, if any were selected."""
+        return self.root / "policies"
 
     @property
     def termination_log(self) -> Path:

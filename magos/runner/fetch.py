@@ -1,0 +1,117 @@
+"""Stage ``fetch``: source, tool and modules, verified, into the pod's own work volume (spec §7.1).
+
+The only stage with Git credentials. It runs no code of the configuration; the module download may talk to the
+repository's own origin only, with key files that are gone when the stage ends.
+"""
+
+import tempfile
+from pathlib import Path
+
+from magos.api.reasons import Reason
+from magos.git.errors import GitError
+from magos.runner.config import FetchConfig
+from magos.runner.context import Context
+from magos.runner.files import remove
+from magos.runner.outcome import StageFailed
+from magos.runner.status import Stage, StageStatus
+from magos.runner.tool import Tool, inside_tree
+from magos.toolchain.errors import ToolError
+
+__all__ = ["Fetch"]
+
+
+class Fetch:
+    """One execution of the stage. ``status`` tells how far it got, also after an exception."""
+
+    def __init__(self, config: FetchConfig, context: Context) -> None:
+        self._config = config
+        self._context = context
+        self.status = StageStatus(stage=Stage.FETCH)
+
+    def execute(self) -> None:
+        """Fetch everything; raises ``StageFailed``."""
+        paths = self._context.paths
+        for leftover in (paths.source, paths.tool, paths.data):
+            remove(leftover)  # of an earlier start of this container
+        paths.work.mkdir(parents=True, exist_ok=True)
+        paths.tmp.mkdir(parents=True, exist_ok=True)
+        try:
+            with tempfile.TemporaryDirectory(prefix="git-", dir=paths.tmp) as private:
+                self._checkout(Path(private))
+            self._check_paths()
+            self._install()
+            with tempfile.TemporaryDirectory(prefix="access-", dir=paths.tmp) as private:
+                self._modules(Path(private))
+        except (GitError, ToolError) as error:
+            raise StageFailed(Reason(error.reason.value), error.message) from error
+
+    def _checkout(self, workdir: Path) -> None:
+        from magos.git.checkout import CheckoutRequest, checkout
+        from magos.git.url import strip_userinfo
+
+        run = self._config.run
+        say = self._context.journal.say
+        say(f"fetching {strip_userinfo(run.repo_url)} at {run.revision or run.target_revision}")
+        export = checkout(
+            CheckoutRequest(
+                url=run.repo_url,
+                target_revision=run.target_revision,
+                destination=self._context.paths.source,
+                workdir=workdir,
+                revision=run.revision,
+                allowed_schemes=self._config.allowed_schemes,
+                credentials=self._config.credentials,
+            )
+        )
+        self._note(revision=export.revision, warnings=export.warnings)
+        say(f"checked out {export.revision}: {export.files} files, {export.bytes} bytes")
+
+    def _check_paths(self) -> None:
+        run = self._config.run
+        source = self._context.paths.source
+        if not inside_tree(source, run.path, "TF_PATH").is_dir():
+            raise StageFailed(Reason.INVALID_CONFIGURATION, f"TF_PATH is {run.path!r}, which is not a directory")
+        if run.tfvars and not inside_tree(source, run.tfvars, "MAGOS_TFVARS_FILE").is_file():
+            raise StageFailed(Reason.INVALID_CONFIGURATION, f"MAGOS_TFVARS_FILE is {run.tfvars!r}, which is not a file")
+
+    def _install(self) -> None:
+        from magos.toolchain.install import InstallRequest, install
+
+        run = self._config.run
+        paths = self._context.paths
+        keys = self._config.release_keys
+        self._context.journal.say(f"installing {run.distribution} {run.version}")
+        tool = install(
+            InstallRequest(
+                distribution=run.distribution,
+                version=run.version,
+                cache_dir=paths.tool_cache / run.distribution / run.version,
+                destination=paths.tool,
+                mirror_base=self._config.mirror,
+                keys_dir=Path(keys) if keys else None,
+                verify_signatures=self._config.verify_signatures,
+            )
+        )
+        self._note(tool_version=tool.version, warnings=tool.warnings)
+
+    def _modules(self, private: Path) -> None:
+        from magos.git.gitaccess import git_environment
+        from magos.git.url import parse
+
+        config = self._config
+        cache = config.run.environment.get("TF_PLUGIN_CACHE_DIR")
+        if cache:  # the tool refuses to start if the folder it is told of is missing
+            self._context.paths.inside(cache).mkdir(parents=True, exist_ok=True)
+        access = git_environment(parse(config.run.repo_url), config.credentials, config.allowed_schemes, private)
+        Tool(self._context.paths, config.run, self._context.supervisor).get(access)
+
+    def _note(self, *, revision: str = "", tool_version: str = "", warnings: tuple[str, ...] = ()) -> None:
+        before = self.status
+        self.status = StageStatus(
+            stage=Stage.FETCH,
+            revision=revision or before.revision,
+            tool_version=tool_version or before.tool_version,
+            warnings=(*before.warnings, *warnings),
+        )
+        for warning in warnings:
+            self._context.journal.say(f"warning: {warning}")

@@ -1,0 +1,84 @@
+"""Stage ``job``: our code only. Reads what the stages before it left and reports (spec §7.1, §7.5).
+
+Believes the status of ``fetch``, which later stages cannot rewrite; what configuration code could have written decides
+nothing but the fate of its own run. Fails closed where there are policies that it cannot evaluate (I6).
+"""
+
+import msgspec
+
+from magos.api.names import JobType
+from magos.api.reasons import Reason
+from magos.api.result import Outcome, Result
+from magos.runner.config import JobConfig
+from magos.runner.context import Context
+from magos.runner.files import read_limited
+from magos.runner.outcome import StageFailed, exit_code
+from magos.runner.planfile import file_digest
+from magos.runner.planjson import read_plan_json
+from magos.runner.status import Stage, first_failure, read_status
+
+__all__ = ["evaluate", "failed"]
+
+_LARGEST_PLAN_JSON = 2 * 1024**3
+
+
+def evaluate(config: JobConfig, context: Context) -> Result:
+    """Return the result of the phase."""
+    run = config.run
+    stages = Stage.JOB.before(run.phase)
+    statuses = tuple(read_status(context.paths, stage, run.phase) for stage in stages)
+    fetched = statuses[0]
+    result = Result(
+        run_id=run.run_id,
+        phase=run.phase,
+        result=Outcome.SUCCEEDED,
+        exit_code=0,
+        revision=fetched.revision,
+        plan_digest=run.plan_digest or "",
+        terraform_version=fetched.tool_version,
+        distribution=run.distribution,
+        warnings=fetched.warnings,
+    )
+    failure = first_failure(statuses)
+    if failure is not None and failure.reason is not None:
+        return failed(result, failure.reason, failure.message)
+    if run.phase is JobType.APPLY:
+        return result
+    try:
+        return _planned(config, context, result)
+    except StageFailed as error:
+        return failed(result, error.reason, error.message)
+
+
+def failed(result: Result, reason: Reason, message: str) -> Result:
+    """Return ``result`` as a failure."""
+    return msgspec.structs.replace(
+        result, result=Outcome.FAILED, exit_code=exit_code(reason), reason=reason, message=message
+    )
+
+
+def _planned(config: JobConfig, context: Context, result: Result) -> Result:
+    paths = context.paths
+    try:
+        content = read_plan_json(read_limited(paths.plan_json, _LARGEST_PLAN_JSON))
+        digest = file_digest(paths.inside(config.run.plan_file))
+    except (OSError, ValueError) as error:
+        raise StageFailed(
+            Reason.PLAN_FAILED,
+            f"the plan cannot be read back: {error}; check the {config.run.distribution} version and who writes to the"
+            " pod's volumes",
+        ) from error
+    _refuse_policies(config, context)
+    return msgspec.structs.replace(result, plan_digest=digest, has_changes=content.has_changes, changes=content.changes)
+
+
+def _refuse_policies(config: JobConfig, context: Context) -> None:
+    mounted = context.paths.policies
+    present = mounted.is_dir() and any(not entry.name.startswith(".") for entry in mounted.iterdir())
+    if config.policies_digest or present:
+        raise StageFailed(
+            Reason.POLICY_EVALUATION_FAILED,
+            f"policies are selected for Workspace {config.run.namespace}/{config.run.workspace} (selector"
+            f" {config.policy_selector!r}), and this runner cannot evaluate policies; nothing is applied. Use a runner"
+            " image that can, or set spec.validation to {} on the Workspace",
+        )

@@ -1,0 +1,136 @@
+"""The command lines of the tool, Terraform or OpenTofu, and the environment each runs in.
+
+Every command is non-interactive and gets the pod's own data directory, so that nothing of an earlier run's ``init`` is
+ever reused (field case F19); nothing here migrates state or rewrites a backend.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from magos.api.reasons import Reason
+from magos.runner.config import RunConfig
+from magos.runner.diagnostics import last_error, shorten
+from magos.runner.outcome import StageFailed, phase_failed
+from magos.runner.paths import Paths
+from magos.runner.process import Command, Finished, Supervisor
+from magos.toolchain.releases import Distribution
+
+__all__ = ["Tool", "inside_tree", "program_name"]
+
+_KILL_RESERVE: Final = 10
+_BRIEF_PATIENCE: Final = 3.0
+_PLAN_HAS_CHANGES: Final = 2
+_CACHE_TROUBLE: Final = (b"text file busy", b"plugin cache", b"plugin-cache", b"match any of the checksums")
+_NO_VARIABLES: Final[Mapping[str, str]] = {}
+
+
+def program_name(distribution: Distribution) -> str:
+    """Return the name of the executable."""
+    return "tofu" if distribution is Distribution.OPENTOFU else "terraform"
+
+
+def inside_tree(tree: Path, relative: str, variable: str) -> Path:
+    """Return where ``relative`` leads, links resolved.
+
+    Raises ``StageFailed`` (InvalidConfiguration) if that does not exist or lies outside ``tree`` (field case F08).
+    """
+    found = (tree / relative).resolve()
+    if not found.is_relative_to(tree.resolve()):
+        raise StageFailed(
+            Reason.INVALID_CONFIGURATION,
+            f"{variable} is {relative!r}, which leads out of the repository; name something inside it",
+        )
+    if not found.exists():
+        raise StageFailed(
+            Reason.INVALID_CONFIGURATION,
+            f"{variable} is {relative!r}, which is not in the repository at this revision; correct the path",
+        )
+    return found
+
+
+class Tool:
+    """Runs the installed tool on the module of ``run``; a failing command raises ``StageFailed``."""
+
+    def __init__(self, paths: Paths, run: RunConfig, supervisor: Supervisor) -> None:
+        self._paths = paths
+        self._run = run
+        self._supervisor = supervisor
+        self._name = program_name(run.distribution)
+        self.module = inside_tree(paths.source, run.path, "TF_PATH")
+
+    @property
+    def lock_file(self) -> Path:
+        """The dependency lock file of the module."""
+        return self.module / ".terraform.lock.hcl"
+
+    def get(self, git: Mapping[str, str]) -> None:
+        """Download modules, with the Git access that ``git`` describes."""
+        self._succeed("get", self._execute(["get", "-no-color"], git, patience=_BRIEF_PATIENCE))
+
+    def init(self, variables: Mapping[str, str]) -> None:
+        """Initialise the backend and the providers; trouble with the plugin cache is answered by doing without."""
+        arguments = ["init", "-input=false", "-no-color"]
+        finished = self._execute(arguments, variables)
+        if finished.code != 0 and any(sign in finished.tail.lower() for sign in _CACHE_TROUBLE):
+            finished = self._execute(arguments, variables, plugin_cache=False)
+        self._succeed("init", finished)
+
+    def plan(self, variables: Mapping[str, str], output: Path) -> None:
+        """Write a plan to ``output``."""
+        arguments = ["plan", "-input=false", "-no-color", "-detailed-exitcode", f"-out={output}"]
+        if self._run.tfvars:
+            arguments.append(f"-var-file={inside_tree(self._paths.source, self._run.tfvars, 'MAGOS_TFVARS_FILE')}")
+        finished = self._execute(arguments, variables)
+        if finished.code != _PLAN_HAS_CHANGES:
+            self._succeed("plan", finished)
+
+    def apply(self, variables: Mapping[str, str], plan: Path) -> None:
+        """Apply exactly ``plan``."""
+        self._succeed("apply", self._execute(["apply", "-input=false", "-no-color", str(plan)], variables))
+
+    def show_json(self, plan: Path, stdout: int) -> None:
+        """Write ``plan`` as JSON to the descriptor ``stdout``; it holds secrets."""
+        arguments = ["show", "-json", "-no-color", str(plan)]
+        self._succeed("show", self._execute(arguments, _NO_VARIABLES, patience=_BRIEF_PATIENCE, stdout=stdout))
+
+    def _execute(
+        self,
+        arguments: list[str],
+        extra: Mapping[str, str],
+        *,
+        patience: float | None = None,
+        stdout: int | None = None,
+        plugin_cache: bool = True,
+    ) -> Finished:
+        command = Command(
+            arguments=[str(self._paths.tool / self._name), *arguments],
+            directory=self.module,
+            environment={**self._environment(plugin_cache), **extra},
+            patience=self._run.grace_seconds - _KILL_RESERVE if patience is None else patience,
+            stdout=stdout,
+        )
+        return self._supervisor.run(command)
+
+    def _environment(self, plugin_cache: bool) -> dict[str, str]:
+        inherited = dict(self._run.environment)
+        home = self._paths.inside(inherited.get("HOME") or "/tmp/home")  # noqa: S108 - the container's own
+        home.mkdir(parents=True, exist_ok=True)
+        inherited |= {
+            "HOME": str(home),
+            "TF_DATA_DIR": str(self._paths.data),
+            "TF_IN_AUTOMATION": "1",
+            "TF_INPUT": "0",
+            "CHECKPOINT_DISABLE": "1",
+        }
+        cache = inherited.pop("TF_PLUGIN_CACHE_DIR", None)
+        if cache and plugin_cache:
+            inherited["TF_PLUGIN_CACHE_DIR"] = str(self._paths.inside(cache))
+        return inherited
+
+    def _succeed(self, step: str, finished: Finished) -> None:
+        if finished.code == 0:
+            return
+        ending = f"signal {-finished.code}" if finished.code < 0 else f"exit code {finished.code}"
+        cause = last_error(finished.tail) or f"{self._name} ended with {ending}; read the {self._run.phase} log"
+        raise StageFailed(phase_failed(self._run.phase), shorten(f"{step} failed: {cause}"))
