@@ -38,7 +38,7 @@ def _is_key(expression: str) -> str:
 
 
 def _is_value(expression: str) -> str:
-    return f"{expression}.matches(r'{patterns.LABEL_VALUE}')"
+    return f"{expression}.size() <= 63 && !{expression}.matches(r'{patterns.NOT_A_LABEL_VALUE}')"
 
 
 STRUCTS: Mapping[type, tuple[Rule, ...]] = {
@@ -81,13 +81,13 @@ FIELDS: Mapping[tuple[type, str], FieldRules] = {
     (KeyReference, "name"): text(253),
     (KeyReference, "key"): text(253),
     (LabelSelector, "match_labels"): FieldRules(
-        keywords={"maxProperties": 32},
+        keywords={"maxProperties": 16},
         rules=(Rule(f"self.all(k, {_is_key('k')} && {_is_value('self[k]')})", _LABEL_RULE),),
-        items=FieldRules(keywords={"maxLength": 128}),
+        items=FieldRules(keywords={"maxLength": 64}),
     ),
-    (LabelSelector, "match_expressions"): FieldRules(keywords={"maxItems": 32}),
+    (LabelSelector, "match_expressions"): FieldRules(keywords={"maxItems": 16}),
     (LabelSelectorRequirement, "key"): FieldRules(
-        keywords={"maxLength": 512}, rules=(Rule(_is_key("self"), _LABEL_RULE),)
+        keywords={"maxLength": 317}, rules=(Rule(_is_key("self"), _LABEL_RULE),)
     ),
     (LabelSelectorRequirement, "operator"): FieldRules(
         keywords={"maxLength": 64},
@@ -99,8 +99,8 @@ FIELDS: Mapping[tuple[type, str], FieldRules] = {
         ),
     ),
     (LabelSelectorRequirement, "values"): FieldRules(
-        keywords={"maxItems": 64},
-        items=FieldRules(keywords={"maxLength": 128}, rules=(Rule(_is_value("self"), _LABEL_RULE),)),
+        keywords={"maxItems": 32},
+        items=FieldRules(keywords={"maxLength": 64}, rules=(Rule(_is_value("self"), _LABEL_RULE),)),
     ),
     # --- Workspace ---------------------------------------------------------------------------------------------------
     (WorkspaceSpec, "project_ref"): FieldRules(rules=reference("projectRef")),
@@ -159,7 +159,7 @@ FIELDS: Mapping[tuple[type, str], FieldRules] = {
     (ProjectSpec, "variable_set_ref"): _SETS,
     # --- Rollout -----------------------------------------------------------------------------------------------------
     (RolloutSpec, "project_ref"): text(253),
-    (RolloutStrategy, "steps"): FieldRules(keywords={"maxItems": 128}, rules=(at_most(64, "strategy.steps"),)),
+    (RolloutStrategy, "steps"): FieldRules(keywords={"maxItems": 96}, rules=(at_most(64, "strategy.steps"),)),
     (RolloutStep, "name"): text(253),
     (RolloutStatus, "current_step"): FieldRules(keywords={"format": "int32"}),
     # --- VariableSet -------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ The unit tests hold them against each other's examples in Python; the API server
 __all__ = [
     "GIT_REMOTE_HELPER",
     "LABEL_KEY",
-    "LABEL_VALUE",
+    "NOT_A_LABEL_VALUE",
     "NOT_A_REF",
     "NOT_RELATIVE",
     "PASSWORD_IN_URL",
@@ -48,9 +48,9 @@ VERSION = rf"^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-{_PRE}(\.{_PRE}
 VARIABLE_NAME = r"^[a-zA-Z_][a-zA-Z0-9_]*$"
 """A Terraform variable."""
 
-LABEL_VALUE = r"^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$"
-"""A label value."""
+NOT_A_LABEL_VALUE = r"[^\w.-]|^[_.-]|[_.-]$"
+"""Anything but letters, digits, ``_``, ``.`` and ``-``, or one of the latter at an end. Cost goes by length."""
 
 _DNS = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
-LABEL_KEY = rf"^({_DNS}(\.{_DNS})*/)?[A-Za-z0-9]([A-Za-z0-9_.-]{{0,61}}[A-Za-z0-9])?$"
+LABEL_KEY = rf"^({_DNS}(\.{_DNS})*/)?[A-Za-z0-9]([\w.-]{{0,61}}[A-Za-z0-9])?$"
 """A label key; that its prefix has at most 253 characters is asked for separately."""
