@@ -1,0 +1,104 @@
+"""The connections of one transport: a pool per lane, kept alive, and replaced as a whole when certificates rotate.
+
+Each lane has its own pool and in-flight cap, so that a burst of Events can never delay the renewal of a lease. A pool
+that was replaced serves its running requests to their end and is closed behind the last one.
+"""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from magos.runtime.tls import TlsMaterial, client_context
+from magos.runtime.transport import Lane
+
+if TYPE_CHECKING:
+    import aiohttp
+
+__all__ = ["CAPS", "ConnectionPool"]
+
+CAPS = {Lane.LEASE: 4, Lane.WATCH: 0, Lane.READ: 8, Lane.WRITE: 16, Lane.EVENTS: 1}
+"""Requests in flight per lane; 0 is without limit (a watch holds its connection for minutes)."""
+
+IDLE_SECONDS = 45.0
+"""How long an unused connection is kept: shorter than any server's own limit, so that it rarely closes under us."""
+
+_KEEPALIVE = (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 30_000))
+
+
+class ConnectionPool:
+    """Sessions by lane for one TLS material."""
+
+    def __init__(self, material: TlsMaterial, user_agent: str, *, tls: bool) -> None:
+        self.material = material
+        self._user_agent = user_agent
+        self._tls = tls
+        self._context: Any = None
+        self._sessions: dict[Lane, aiohttp.ClientSession] = {}
+        self._in_use = 0
+        self._retired = False
+
+    async def open(self) -> None:
+        """Build the TLS context in a thread; raises ``ConfigurationError`` for unusable certificates."""
+        if self._tls:
+            self._context = await asyncio.to_thread(client_context, self.material)
+
+    @asynccontextmanager
+    async def session(self, lane: Lane) -> AsyncIterator["aiohttp.ClientSession"]:
+        """Lend the lane's session for one request."""
+        if lane not in self._sessions:
+            self._sessions[lane] = self._session(CAPS[lane])
+        self._in_use += 1
+        try:
+            yield self._sessions[lane]
+        finally:
+            self._in_use -= 1
+            if self._retired and not self._in_use:
+                await self.close()
+
+    async def retire(self) -> None:
+        """Take no new requests; close when the running ones have ended."""
+        self._retired = True
+        if not self._in_use:
+            await self.close()
+
+    async def close(self) -> None:
+        """Close every connection, whatever runs on it."""
+        sessions, self._sessions = self._sessions, {}
+        for session in sessions.values():
+            await session.close()
+
+    def _session(self, limit: int) -> "aiohttp.ClientSession":
+        import aiohttp
+
+        connector = aiohttp.TCPConnector(
+            limit=limit,
+            limit_per_host=limit,
+            ssl=self._context if self._tls else False,
+            keepalive_timeout=IDLE_SECONDS,
+            socket_factory=_socket,
+        )
+        session = aiohttp.ClientSession(
+            connector=connector,
+            trust_env=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"User-Agent": self._user_agent},
+            skip_auto_headers=("Content-Type",),
+            timeout=aiohttp.ClientTimeout(total=None),
+        )
+        # aiohttp would silently send PUT and DELETE twice over a stale connection: what is repeated is decided above.
+        session._retry_connection = False  # noqa: SLF001
+        return session
+
+
+def _socket(address: Any) -> socket.socket:
+    """Return a socket that notices a dead peer within half a minute: HTTP/1.1 itself has no ping."""
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE:
+        option = getattr(socket, name, None)  # not every platform has all of them
+        if option is not None:
+            made.setsockopt(socket.IPPROTO_TCP, option, value)
+    return made

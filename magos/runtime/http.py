@@ -1,0 +1,286 @@
+"""HTTP/1.1 to the API server: the real ``Transport``, on aiohttp.
+
+Rules, in force for every caller and nowhere else:
+
+1. The request's timeout bounds everything: waiting for a connection, retries and their pauses included.
+2. ``Retry-After`` with 429 is obeyed for every method (the server did nothing), with 5xx for reads only; at most
+   ``RETRIES`` times and only where the pause fits into the timeout. A broken connection is retried for reads only.
+   A write whose outcome is unknown is never sent again from here.
+3. 401 makes the credentials be obtained anew, and the request is sent once more.
+4. A stream without a byte for ``INACTIVITY_SECONDS`` is dead: the server sends a bookmark every minute.
+5. Proxies, cookies, redirects and netrc are not used.
+6. Certificates are read again every ``RELOAD_SECONDS``; if they changed, new requests use new connections.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from magos.errors import MagosError
+from magos.runtime.clock import Clock, SystemClock
+from magos.runtime.config import ConnectionConfig
+from magos.runtime.connections import ConnectionPool
+from magos.runtime.tls import TlsMaterial
+from magos.runtime.transport import HttpRequest, HttpResponse, HttpStream, Lane, TransportError
+
+if TYPE_CHECKING:
+    import aiohttp
+
+__all__ = ["HttpTransport", "Observer", "connect"]
+
+RETRIES = 10
+INACTIVITY_SECONDS = 75.0
+RELOAD_SECONDS = 300.0
+CONNECT_SECONDS = 10.0
+
+Observer = Callable[[str, str, str], None]
+"""Called with code (``<error>`` without an answer), method and host for each request sent."""
+
+
+def connect(
+    config: ConnectionConfig,
+    *,
+    user_agent: str,
+    observer: Observer | None = None,
+    clock: Clock | None = None,
+    rng: random.Random | None = None,
+) -> "HttpTransport":
+    """Return a transport; it connects with the first request. ``user_agent`` is ``magos/<version> (<component>)``."""
+    return HttpTransport(
+        config,
+        user_agent,
+        observer or (lambda *_: None),
+        clock or SystemClock(),
+        rng or random.Random(),  # noqa: S311
+    )
+
+
+class HttpTransport:
+    """See the module; made by ``connect``."""
+
+    def __init__(
+        self, config: ConnectionConfig, user_agent: str, observer: Observer, clock: Clock, rng: random.Random
+    ) -> None:
+        self._config = config
+        self._user_agent = user_agent
+        self._observer = observer
+        self._clock = clock
+        self._rng = rng
+        self._host = urlsplit(config.server).netloc
+        self._pool: ConnectionPool | None = None
+        self._loaded = TlsMaterial()
+        self._loaded_at = 0.0
+        self._opening = asyncio.Lock()
+        self._retiring: set[ConnectionPool] = set()
+
+    async def request(self, request: HttpRequest) -> HttpResponse:
+        """Return the server's answer whatever its status; raise ``TransportError`` where there is none."""
+        state = _Attempts(request.method == "GET")
+        try:
+            async with asyncio.timeout(request.timeout):
+                return await self._persist(request, state)
+        except TimeoutError:
+            self._observer("<error>", request.method, self._host)
+            message = f"{self._host} did not answer within {request.timeout:g} s"
+            raise TransportError(message, sent=state.sent) from None
+
+    async def _persist(self, request: HttpRequest, state: "_Attempts") -> HttpResponse:
+        deadline = self._clock.monotonic() + request.timeout
+        while True:
+            try:
+                response = await self._once(request, state)
+            except TransportError as error:
+                self._observer("<error>", request.method, self._host)
+                pause = state.after_failure(error)
+                if pause is None:
+                    raise
+            else:
+                self._observer(str(response.status), request.method, self._host)
+                if response.status == 401 and state.first_rejection():
+                    self._config.credentials.rejected()
+                    continue
+                pause = state.after_answer(response)
+                if pause is None or self._clock.monotonic() + pause >= deadline:
+                    return response
+            await asyncio.sleep(pause * self._rng.uniform(1.0, 1.1))
+
+    async def _once(self, request: HttpRequest, state: "_Attempts") -> HttpResponse:
+        async with self._exchange(request, state) as response:
+            with _translated(self._host):
+                body = await response.read()
+            return HttpResponse(status=response.status, headers=_headers(response), body=body)
+
+    @asynccontextmanager
+    async def stream(self, request: HttpRequest) -> AsyncIterator[HttpStream]:
+        """Open a stream; leaving the context closes it."""
+        async with self._opened(request) as response:
+            yield HttpStream(status=response.status, headers=_headers(response), chunks=_chunks(response, self._host))
+
+    @asynccontextmanager
+    async def _opened(self, request: HttpRequest) -> AsyncIterator["aiohttp.ClientResponse"]:
+        state = _Attempts(read=True)
+        while True:
+            retry = False
+            try:
+                async with self._exchange(request, state, opening=request.timeout) as response:
+                    self._observer(str(response.status), request.method, self._host)
+                    if response.status == 401 and state.first_rejection():
+                        self._config.credentials.rejected()
+                        retry = True
+                    else:
+                        yield response
+            except TransportError:
+                self._observer("<error>", request.method, self._host)
+                raise
+            if not retry:
+                return
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        pools, self._pool = [*self._retiring, *([self._pool] if self._pool else [])], None
+        self._retiring.clear()
+        for pool in pools:
+            await pool.close()
+
+    @asynccontextmanager
+    async def _exchange(
+        self, request: HttpRequest, state: "_Attempts", opening: float | None = None
+    ) -> AsyncIterator["aiohttp.ClientResponse"]:
+        """Send the request and lend the response until its headers are used or its body is read."""
+        state.sent = False
+        try:
+            pool, token = await self._ready()
+        except MagosError as error:
+            raise TransportError(str(error), sent=False) from error
+        async with pool.session(request.lane) as session:
+            # From here on bytes may leave; a connection that never came about is told apart by ``_translated``.
+            state.sent = True
+            try:
+                with _translated(self._host):
+                    async with asyncio.timeout(opening):
+                        response = await session.request(**self._arguments(request, token, pool.material))
+            except TransportError as error:
+                state.sent = error.sent
+                raise
+            try:
+                yield response
+            finally:
+                response.close()  # gives back a connection whose body was read, ends any other
+
+    def _arguments(self, request: HttpRequest, token: str, material: TlsMaterial) -> dict[str, Any]:
+        import aiohttp
+        import yarl
+
+        watch = request.lane is Lane.WATCH
+        headers = {"Accept": request.accept, "Accept-Encoding": "identity" if watch else "gzip"}
+        if request.content_type:
+            headers["Content-Type"] = request.content_type
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        query = "&".join(f"{quote(key, safe='')}={quote(value, safe='')}" for key, value in request.query)
+        url = f"{self._config.server}{request.path}{'?' if query else ''}{query}"
+        return {
+            "method": request.method,
+            "url": yarl.URL(url, encoded=True),
+            "headers": headers,
+            "data": request.body or None,
+            "allow_redirects": False,
+            "server_hostname": material.server_name or None,
+            "timeout": aiohttp.ClientTimeout(
+                total=None, sock_connect=CONNECT_SECONDS, sock_read=INACTIVITY_SECONDS if watch else None
+            ),
+        }
+
+    async def _ready(self) -> tuple[ConnectionPool, str]:
+        """Return connections and token for the credential of this moment."""
+        credential = await self._config.credentials.current()
+        async with self._opening:
+            now = self._clock.monotonic()
+            if self._pool is None or now - self._loaded_at >= RELOAD_SECONDS:
+                self._loaded = await asyncio.to_thread(self._config.tls.load)
+                self._loaded_at = now
+            material = self._loaded
+            if credential.certificate:
+                material = msgspec.structs.replace(material, certificate=credential.certificate, key=credential.key)
+            if self._pool is None or self._pool.material != material:
+                await self._replace(material)
+            assert self._pool is not None  # noqa: S101
+            return self._pool, credential.token
+
+    async def _replace(self, material: TlsMaterial) -> None:
+        pool = ConnectionPool(material, self._user_agent, tls=self._config.server.startswith("https://"))
+        await pool.open()
+        old, self._pool = self._pool, pool
+        if old is not None:
+            self._retiring.add(old)
+            await old.retire()
+
+
+class _Attempts:
+    """What has been tried for one request, and whether to try again."""
+
+    def __init__(self, read: bool) -> None:
+        self.sent = False
+        self._read = read
+        self._tries = 0
+        self._rejected = False
+
+    def first_rejection(self) -> bool:
+        """Tell whether this 401 is the first."""
+        first, self._rejected = not self._rejected, True
+        return first
+
+    def after_failure(self, error: TransportError) -> float | None:
+        """Return the pause before the next try after a broken connection, None to give up."""
+        self._tries += 1
+        if not self._read or not error.sent or self._tries > 3:
+            return None
+        return 0.05 * self._tries
+
+    def after_answer(self, response: HttpResponse) -> float | None:
+        """Return the pause that the server asked for, None to take the answer as it is."""
+        self._tries += 1
+        text = response.headers.get("retry-after", "")
+        busy = response.status == 429 or (response.status >= 500 and self._read)
+        if not busy or not text.isdecimal() or self._tries > RETRIES:
+            return None
+        return max(0.1, float(text))
+
+
+async def _chunks(response: "aiohttp.ClientResponse", host: str) -> AsyncIterator[bytes]:
+    chunks = response.content.iter_any()
+    while True:
+        with _translated(host):
+            try:
+                chunk = await anext(chunks)
+            except StopAsyncIteration:
+                return
+        yield chunk
+
+
+@contextmanager
+def _translated(host: str) -> Iterator[None]:
+    """Turn every way in which aiohttp reports "no answer" into a ``TransportError``."""
+    import aiohttp
+
+    try:
+        yield
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+        raise TransportError(f"cannot connect to {host}: {_words(error)}", sent=False) from error
+    except TimeoutError as error:
+        raise TransportError(f"{host} did not answer in time, or its stream went silent", sent=True) from error
+    except (aiohttp.ClientError, OSError) as error:
+        raise TransportError(f"the connection to {host} broke: {_words(error)}", sent=True) from error
+
+
+def _headers(response: "aiohttp.ClientResponse") -> dict[str, str]:
+    return {name.lower(): value for name, value in response.headers.items()}
+
+
+def _words(error: BaseException) -> str:
+    return str(error) or type(error).__name__
