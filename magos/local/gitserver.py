@@ -52,7 +52,11 @@ class _Folder(Backend):
 
 
 class _UploadPack(UploadPackHandler):
-    """Answers a want that may not be served in git's words, instead of breaking off with an HTTP error."""
+    """Answers a want that may not be served in git's words, and demands no more of a client than git does."""
+
+    @classmethod
+    def required_capabilities(cls) -> tuple[bytes, ...]:
+        return ()
 
     def handle(self) -> None:
         try:

@@ -1,0 +1,257 @@
+"""Where the programs come from: the order of sources, verified downloads, one build for many askers."""
+
+import hashlib
+import io
+import os
+import stat
+import tarfile
+import threading
+import zipfile
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from magos.errors import MagosError
+from magos.local.assets import AssetSettings, control_plane_assets, tofu_program
+from magos.local.download import Sources, architecture, parse_checksum
+from magos.local.gobuild import BuildFailed
+from magos.local.loopback import StaticServer, serving
+from magos.local.recipes import ETCD, ETCD_VERSION, GO_VERSION, KUBERNETES_VERSION, TOFU, TOFU_VERSION, kubernetes
+
+_NOWHERE = Sources(kubernetes="http://127.0.0.1:9", etcd="http://127.0.0.1:9", tofu="http://127.0.0.1:9")
+
+
+class Recorder:
+    """Progress that remembers."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def tick(self, text: str) -> None:
+        del text
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        pass
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[tuple[Path, Sources]]:
+    """An empty download site and the sources that point to it."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    server = StaticServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
+    base = f"http://127.0.0.1:{server.server_port}"
+    with serving(server, "site"):
+        yield folder, Sources(kubernetes=f"{base}/k8s", etcd=f"{base}/etcd", tofu=f"{base}/tofu")
+
+
+def _program(path: Path, text: str = "#!/bin/sh\n") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def _fake_go(folder: Path, body: str) -> Path:
+    """A stand-in for the go command that writes to the file ``runs`` how often it built; ``body`` is its build."""
+    mod = folder / "wanted.mod"
+    mod.parent.mkdir(parents=True, exist_ok=True)
+    mod.write_text("module wanted\n")
+    return _program(
+        folder / "go",
+        f"""#!/bin/sh
+case "$1 $2" in
+  "version ") echo "go version go{GO_VERSION} linux/amd64" ;;
+  "mod download") echo '{{"GoMod": "{mod}"}}' ;;
+  "mod edit") echo '{{"Go": "1.26.0"}}' ;;
+  build*) echo run >> {folder}/runs
+    while [ "$1" != -o ]; do shift; done
+    out=$2
+    {body} ;;
+esac
+""",
+    )
+
+
+def _publish_kubernetes(site: Path, name: str, content: bytes, checksum: str | None = None) -> None:
+    folder = site / "k8s" / f"v{KUBERNETES_VERSION}" / "bin" / "linux" / architecture()
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(content)
+    (folder / f"{name}.sha256").write_text(checksum or hashlib.sha256(content).hexdigest())
+
+
+def _publish_etcd(site: Path, content: bytes) -> None:
+    folder = site / "etcd" / f"v{ETCD_VERSION}"
+    folder.mkdir(parents=True)
+    base = f"etcd-v{ETCD_VERSION}-linux-{architecture()}"
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        entry = tarfile.TarInfo(f"{base}/etcd")
+        entry.size = len(content)
+        archive.addfile(entry, io.BytesIO(content))
+    (folder / f"{base}.tar.gz").write_bytes(buffer.getvalue())
+    digest = hashlib.sha256(buffer.getvalue()).hexdigest()
+    (folder / "SHA256SUMS").write_text(f"{'0' * 64}  other.tar.gz\n{digest}  {base}.tar.gz\n")
+
+
+def test_kubebuilder_assets_that_has_all_three_is_used_and_nothing_is_fetched(tmp_path: Path) -> None:
+    given_folder = tmp_path / "given"
+    for name in ("etcd", "kube-apiserver", "kube-controller-manager"):
+        _program(given_folder / name)
+    settings = AssetSettings(cache=tmp_path / "cache", environ={}, kubebuilder_assets=given_folder, sources=_NOWHERE)
+    progress = Recorder()
+    assets = control_plane_assets(settings, progress)
+    assert {assets.etcd.parent, assets.kube_apiserver.parent, assets.kube_controller_manager.parent} == {given_folder}
+    assert progress.said == []
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_foreign_api_server_gets_a_controller_manager_of_its_own_version(tmp_path: Path) -> None:
+    given_folder, cache = tmp_path / "given", tmp_path / "cache"
+    _program(given_folder / "etcd")
+    _program(given_folder / "kube-apiserver", "#!/bin/sh\necho Kubernetes v1.31.4\n")
+    cached = _program(
+        cache / "programs" / kubernetes("kube-controller-manager", "1.31.4").key / "kube-controller-manager"
+    )
+    settings = AssetSettings(cache=cache, environ={}, kubebuilder_assets=given_folder, sources=None)
+    assert control_plane_assets(settings, Recorder()).kube_controller_manager == cached
+
+
+def test_a_foreign_api_server_without_a_release_version_is_refused_with_advice(tmp_path: Path) -> None:
+    given_folder = tmp_path / "given"
+    _program(given_folder / "kube-apiserver", "#!/bin/sh\necho broken >&2\n")
+    settings = AssetSettings(cache=tmp_path / "cache", environ={}, kubebuilder_assets=given_folder, sources=None)
+    with pytest.raises(MagosError, match=r"does not report a release version \(broken\).*unset KUBEBUILDER_ASSETS"):
+        control_plane_assets(settings, Recorder())
+
+
+def test_downloads_are_verified_placed_executable_and_not_repeated(tmp_path: Path, site: tuple[Path, Sources]) -> None:
+    folder, sources = site
+    _publish_kubernetes(folder, "kube-apiserver", b"apiserver")
+    _publish_kubernetes(folder, "kube-controller-manager", b"manager")
+    _publish_etcd(folder, b"etcd")
+    settings = AssetSettings(cache=tmp_path / "cache", environ={}, sources=sources)
+    first = control_plane_assets(settings, Recorder())
+    assert first.etcd.read_bytes() == b"etcd"
+    assert first.kube_apiserver.read_bytes() == b"apiserver"
+    assert stat.S_IMODE(first.kube_controller_manager.stat().st_mode) == 0o755
+    progress = Recorder()
+    assert control_plane_assets(settings, progress) == first
+    assert progress.said == []
+
+
+def test_opentofu_is_taken_out_of_its_release_archive(tmp_path: Path, site: tuple[Path, Sources]) -> None:
+    folder, sources = site
+    release = folder / "tofu" / f"v{TOFU_VERSION}"
+    release.mkdir(parents=True)
+    archive = release / f"tofu_{TOFU_VERSION}_linux_{architecture()}.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.writestr("LICENSE", "text")
+        packed.writestr("tofu", "program")
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+    (release / f"tofu_{TOFU_VERSION}_SHA256SUMS").write_text(f"{digest}  {archive.name}\n")
+    settings = AssetSettings(cache=tmp_path / "cache", environ={}, sources=sources)
+    assert tofu_program(settings, Recorder()).read_text() == "program"
+
+
+def test_a_download_that_does_not_match_its_checksum_is_said_in_one_line_and_built_instead(
+    tmp_path: Path, site: tuple[Path, Sources]
+) -> None:
+    folder, sources = site
+    _publish_kubernetes(folder, "kube-apiserver", b"tampered", hashlib.sha256(b"genuine").hexdigest())
+    go = _fake_go(tmp_path / "bin", 'echo built > "$out"')
+    settings = AssetSettings(cache=tmp_path / "cache", environ={"PATH": f"{go.parent}:/bin:/usr/bin"}, sources=sources)
+    progress = Recorder()
+    assets = control_plane_assets(settings, progress)
+    assert assets.kube_apiserver.read_text() == "built\n"
+    refused = [line for line in progress.said if "no download" in line and "kube-apiserver" in line]
+    assert len(refused) == 1
+    assert "SHA-256" in refused[0]
+    assert "\n" not in refused[0]
+
+
+def test_an_unreachable_download_site_is_tried_once_and_not_for_every_program(tmp_path: Path) -> None:
+    go = _fake_go(tmp_path / "bin", 'echo built > "$out"')
+    environ = {"PATH": f"{go.parent}:/bin:/usr/bin"}
+    settings = AssetSettings(cache=tmp_path / "cache", environ=environ, sources=_NOWHERE)
+    progress = Recorder()
+    control_plane_assets(settings, progress)
+    reasons = {line.split("no download: ")[1] for line in progress.said if "no download" in line}
+    assert len(reasons) == 1
+    assert "127.0.0.1 cannot be reached" in reasons.pop()
+
+
+def test_two_askers_at_once_build_once(tmp_path: Path) -> None:
+    go = _fake_go(tmp_path / "bin", f'while [ ! -e {tmp_path}/open ]; do :; done; echo built > "$out"')
+    settings = AssetSettings(cache=tmp_path / "cache", environ={"PATH": f"{go.parent}:/bin:/usr/bin"}, sources=None)
+    results: list[Path] = []
+    waiting = threading.Event()
+
+    class Second(Recorder):
+        def say(self, text: str) -> None:
+            if "another process is at it" in text:
+                waiting.set()
+
+    runs = go.parent / "runs"
+    first = threading.Thread(target=lambda: results.append(tofu_program(settings, Recorder())))
+    second = threading.Thread(target=lambda: results.append(tofu_program(settings, Second())))
+    first.start()
+    while not runs.exists():
+        assert first.is_alive()
+    second.start()
+    assert waiting.wait(20)
+    (tmp_path / "open").touch()
+    first.join(20)
+    second.join(20)
+    assert len(set(results)) == 1
+    assert len(results) == 2
+    assert runs.read_text() == "run\n"
+
+
+def test_a_failed_build_shows_gos_words_and_leaves_no_entry(tmp_path: Path) -> None:
+    go = _fake_go(tmp_path / "bin", 'echo half > "$out"; echo "undefined: colour" >&2; exit 1')
+    settings = AssetSettings(cache=tmp_path / "cache", environ={"PATH": f"{go.parent}:/bin:/usr/bin"}, sources=None)
+    with pytest.raises(BuildFailed, match=r"(?s)could not build tofu.*undefined: colour"):
+        tofu_program(settings, Recorder())
+    assert os.listdir(tmp_path / "cache" / "programs") == []  # noqa: PTH208
+
+
+def test_the_key_of_a_recipe_changes_with_what_is_built_and_not_with_the_estimate() -> None:
+    keys = {ETCD.key, TOFU.key, kubernetes("kube-apiserver").key, kubernetes("kube-apiserver", "1.36.2").key}
+    assert len(keys) == 4
+    assert kubernetes("kube-apiserver").key == kubernetes("kube-apiserver").key
+    assert kubernetes("kube-apiserver", "1.31.4").local_modules == "v0.31.4"
+
+
+_HEX = st.text("0123456789abcdef", min_size=64, max_size=64)
+_NAME = st.from_regex(r"[a-z][a-z0-9_.\-]{0,30}", fullmatch=True)
+
+
+@given(st.dictionaries(_NAME, _HEX, min_size=1), st.data(), st.sampled_from(["  ", " *"]))
+def test_a_checksum_is_found_for_exactly_its_file(listing: dict[str, str], data: st.DataObject, gap: str) -> None:
+    text = "".join(f"{digest}{gap}{name}\n" for name, digest in listing.items())
+    wanted = data.draw(st.sampled_from(sorted(listing)))
+    assert parse_checksum(text, wanted) == listing[wanted]
+    assert parse_checksum(text, wanted + "x") == listing.get(wanted + "x")
+
+
+@given(_HEX, _NAME)
+def test_a_bare_checksum_counts_for_the_file_beside_it(digest: str, name: str) -> None:
+    assert parse_checksum(digest + "\n", name) == digest
+
+
+@given(st.text(), _NAME)
+def test_any_text_is_a_checksum_listing_or_none(text: str, name: str) -> None:
+    found = parse_checksum(text, name)
+    assert found is None or (len(found) == 64 and found in text.lower())
