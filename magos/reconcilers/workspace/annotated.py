@@ -1,0 +1,112 @@
+"""What people and other components ask of a Workspace by annotation, parsed once (spec §5.1).
+
+An unparsable or too small value is replaced by the default or the floor and becomes a ``problems`` entry that names
+key, value and replacement; nothing is ever ignored in silence.
+"""
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+import msgspec
+from msgspec import Struct
+
+from magos.api import annotations
+from magos.api.names import source_key
+from magos.api.workspace import Workspace
+from magos.durations import format_duration, parse_duration
+from magos.ids import is_git_sha
+from magos.reconcilers.workspace.schedule import DEFAULT_INTERVAL
+
+__all__ = ["Annotated", "approved_by", "detected_revision", "principal_of", "read_annotations", "source_of"]
+
+_POLL_DEFAULT = timedelta(seconds=30)
+_SHOWN = 80
+
+
+class Annotated(Struct, frozen=True, kw_only=True):
+    """The settings in force; ``request`` is the reconcile request, empty if there is none."""
+
+    interval: timedelta
+    log_level: str
+    request: str
+    problems: tuple[str, ...]
+
+
+def read_annotations(values: Mapping[str, str]) -> Annotated:
+    """Return what the annotations of a Workspace say."""
+    problems: list[str] = []
+    interval = _duration(
+        values, annotations.RECONCILE_INTERVAL, DEFAULT_INTERVAL, annotations.MINIMUM_RECONCILE_INTERVAL, problems
+    )
+    # The poll interval is RefWatcher's; here it is only checked, because the condition belongs to this controller.
+    _duration(values, annotations.GIT_POLL_INTERVAL, _POLL_DEFAULT, annotations.MINIMUM_POLL_INTERVAL, problems)
+    level = values.get(annotations.TF_LOG_LEVEL, "")
+    if level and level not in set(annotations.TerraformLogLevel):
+        allowed = ", ".join(annotations.TerraformLogLevel)
+        problems.append(f"{annotations.TF_LOG_LEVEL}: {_show(level)} is none of {allowed}; TF_LOG is not set")
+        level = ""
+    return Annotated(
+        interval=interval,
+        log_level=level,
+        request=values.get(annotations.RECONCILE_REQUEST, ""),
+        problems=tuple(problems),
+    )
+
+
+def source_of(workspace: Workspace) -> str:
+    """Return the source key of what the spec names."""
+    return source_key(workspace.spec.source.repo_url, workspace.spec.source.target_revision)
+
+
+def detected_revision(workspace: Workspace) -> str:
+    """Return the valid detected revision, or nothing.
+
+    It must be a full SHA of this source. A target revision that is itself a full SHA cannot be overtaken by any commit.
+    """
+    values = workspace.metadata.annotations
+    detected = values.get(annotations.DETECTED_REVISION, "")
+    source = values.get(annotations.DETECTED_SOURCE)
+    if not is_git_sha(detected) or is_git_sha(workspace.spec.source.target_revision):
+        return ""
+    return detected if source is None or source == source_of(workspace) else ""
+
+
+def principal_of(values: Mapping[str, str], request: str) -> str:
+    """Return who asked by ``request``: ``mp/requested-by`` counts only for exactly this request."""
+    return _principal(values.get(annotations.REQUESTED_BY, ""), "request", request)
+
+
+def approved_by(values: Mapping[str, str], run_id: str) -> str:
+    """Return who approved ``run_id``: ``mp/approved-by`` counts only for exactly this run."""
+    return _principal(values.get(annotations.APPROVED_BY, ""), "runID", run_id)
+
+
+def _principal(text: str, key: str, wanted: str) -> str:
+    try:
+        said = msgspec.json.decode(text, type=dict[str, str]) if text and wanted else {}
+    except (msgspec.DecodeError, UnicodeError):
+        return ""
+    return said.get("principal", "") if said.get(key) == wanted else ""
+
+
+def _duration(
+    values: Mapping[str, str], key: str, default: timedelta, floor: timedelta, problems: list[str]
+) -> timedelta:
+    text = values.get(key)
+    if text is None:
+        return default
+    try:
+        value = parse_duration(text)
+    except ValueError:
+        problems.append(
+            f"{key}: {_show(text)} is not a duration such as 90s or 1h30m; {format_duration(default)} is used"
+        )
+        return default
+    if value < floor:
+        problems.append(f"{key}: {_show(text)} is below the minimum; {format_duration(floor)} is used")
+        return floor
+    return value
+
+
+def _show(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")

@@ -1,0 +1,87 @@
+"""Deletion of a Workspace (spec §6.2.10): what it waits for, and the release of the finalizer.
+
+1. A plan that runs is cancelled gracefully and its pod waited for.
+2. An apply that runs is waited for, unless a person set ``mp/force-delete``.
+3. Nothing is created any more, and nothing in the cloud is destroyed. Jobs and volume go by their owner reference.
+
+What runs is decided by the Jobs and pods that are really there, read live, never by the phase.
+"""
+
+from magos.api.annotations import force_delete
+from magos.api.kube import JOBS, Job, Pod
+from magos.api.labels import FINALIZER, JOB_TYPE, RUN_ID
+from magos.api.names import JobType
+from magos.api.phases import Phase
+from magos.api.reasons import Reason
+from magos.api.workspace import WORKSPACES
+from magos.reconcilers.workspace.move import Move, ask_live, to
+from magos.reconcilers.workspace.observation import Observation
+from magos.runtime.decision import Delete, Effect, Outcome, RemoveFinalizer
+
+__all__ = ["delete"]
+
+
+def delete(seen: Observation) -> Move:
+    """Take the next step of a deletion."""
+    workspace = seen.subject
+    meta = workspace.metadata
+    if FINALIZER not in meta.finalizers:
+        return Move(outcome=Outcome.GONE)
+    if seen.refusal is not None:
+        return _say(seen, f"The API server refused to go on: {seen.refusal.message}")
+    if seen.failure is not None:
+        return _say(seen, f"What still runs cannot be read: {seen.failure.message}")
+    if not force_delete(meta.annotations):
+        waiting = _wait(seen)
+        if waiting is not None:
+            return waiting
+    if not seen.live:
+        return ask_live(seen) if seen.phase is Phase.DELETING else _announce(seen)
+    release = RemoveFinalizer(
+        kind=WORKSPACES,
+        namespace=meta.namespace,
+        name=meta.name,
+        resource_version=meta.resource_version,
+        finalizer=FINALIZER,
+    )
+    return Move(effects=(release,))
+
+
+def _wait(seen: Observation) -> Move | None:
+    """What the deletion has to wait for, None if there is nothing."""
+    unfinished = [job for job in seen.own_jobs if not job.ended]
+    applying = next((job for job in unfinished if job.metadata.labels.get(JOB_TYPE) != JobType.PLAN), None)
+    if applying is not None:
+        run = applying.metadata.labels.get(RUN_ID, "")
+        return _say(
+            seen,
+            f"Waiting for the apply of run {run} (Job {applying.metadata.name}) to end; set"
+            " magosproject.io/force-delete=true not to wait.",
+        )
+    cancel: tuple[Effect, ...] = tuple(map(_cancel, (j for j in unfinished if j.metadata.deletion_timestamp is None)))
+    pod = next((pod for pod in seen.pods if not pod.ended and _ours(pod, seen)), None)
+    if cancel or unfinished or pod is not None:
+        what = f"pod {pod.metadata.name}" if pod is not None else f"Job {unfinished[0].metadata.name}"
+        return _say(seen, f"Waiting for {what} to stop.", *cancel)
+    return None
+
+
+def _ours(pod: Pod, seen: Observation) -> bool:
+    runs = {seen.run_id, *(job.metadata.labels.get(RUN_ID, "") for job in seen.own_jobs)}
+    return pod.metadata.labels.get(RUN_ID, "") in runs
+
+
+def _announce(seen: Observation) -> Move:
+    """Show the phase, and ask live in the same pass."""
+    asked = ask_live(seen)
+    said = _say(seen, "Nothing runs any more; the finalizer is being released.")
+    return Move(status=said.status, probes=asked.probes, outcome=Outcome.WAITING)
+
+
+def _say(seen: Observation, message: str, *effects: Effect) -> Move:
+    status = to(seen, Phase.DELETING, Reason.DELETING, message, awaiting_approval=None)
+    return Move(status=status, effects=effects, outcome=Outcome.WAITING)
+
+
+def _cancel(job: Job) -> Effect:
+    return Delete(kind=JOBS, namespace=job.metadata.namespace, name=job.metadata.name, uid=job.metadata.uid)

@@ -1,0 +1,26 @@
+"""The end of a run: one status write, then one clean-up patch (spec §6.2.9)."""
+
+from magos.api.phases import Phase
+from magos.api.reasons import Reason
+from magos.reconcilers.workspace.cleanup import leftovers
+from magos.reconcilers.workspace.move import Move, normal, to, warning
+from magos.reconcilers.workspace.observation import Observation
+from magos.reconcilers.workspace.reset import remove_annotations
+
+__all__ = ["finish"]
+
+_ACTIONS = {"ApplySucceeded": "Apply", "NoChanges": "Plan", "ApplyFailed": "Apply"}
+
+
+def finish(seen: Observation, phase: Phase, reason: Reason, message: str, **fields: object) -> Move:
+    """End the current run in a terminal phase; ``fields`` of status are replaced in the same write."""
+    served = seen.run.request or seen.subject.status.last_handled_reconcile_request
+    fields.setdefault("last_handled_reconcile_request", served)
+    status = to(seen, phase, reason, message, awaiting_approval=None, **fields)
+    action = _ACTIONS.get(reason, "Run")
+    event = (normal if phase is Phase.APPLIED else warning)(seen, reason, action, message)
+    return Move(
+        status=status,
+        effects=remove_annotations(seen, *leftovers(seen.subject, status)),
+        events=(event,),
+    )

@@ -1,0 +1,166 @@
+"""What a handler of the machine answers, and the one place where it becomes a Decision.
+
+A status is summarised once, at the end of a pass: schedule, observedGeneration, conditions and lastReconcileTime are
+put on here and nowhere else, and a status that says what it said before is not written.
+"""
+
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from magos.api.conditions import Abnormal, ConditionType, Standing, find, shorten, standing_conditions
+from magos.api.phases import Phase
+from magos.api.reasons import Reason
+from magos.api.timestamps import format_time, parse_time
+from magos.api.workspace import WORKSPACES, WorkspaceStatus
+from magos.durations import format_duration, parse_duration
+from magos.reconcilers.workspace.annotated import read_annotations
+from magos.reconcilers.workspace.observation import Observation, live_probes
+from magos.reconcilers.workspace.schedule import Schedule, advance
+from magos.runtime.decision import Decision, Effect, Event, EventType, Outcome, Probe, StatusPatch
+
+__all__ = ["Move", "ask_live", "conclude", "keep", "normal", "schedule_of", "to", "warning"]
+
+
+class Move(Struct, frozen=True, kw_only=True):
+    """What a handler wants. ``status`` None writes no status at all in this pass."""
+
+    status: WorkspaceStatus | None = None
+    effects: tuple[Effect, ...] = ()
+    events: tuple[Event, ...] = ()
+    probes: tuple[Probe, ...] = ()
+    again_at: datetime | None = None
+    outcome: Outcome = Outcome.DONE
+
+
+def keep(seen: Observation, **changes: object) -> Move:
+    """Stay where we are: the status is only brought up to date."""
+    return replace(Move(status=seen.subject.status), **changes)
+
+
+def to(seen: Observation, phase: Phase, reason: Reason, message: str, **fields: object) -> WorkspaceStatus:
+    """Return the status with another phase, reason and message, and further ``fields`` replaced."""
+    return replace(seen.subject.status, phase=phase, reason=str(reason), message=shorten(message), **fields)
+
+
+def ask_live(seen: Observation) -> Move:
+    """Ask for a live observation; the next pass decides."""
+    meta = seen.subject.metadata
+    return Move(probes=live_probes(meta.namespace, meta.name), outcome=Outcome.WAITING)
+
+
+def normal(seen: Observation, reason: str, action: str, note: str) -> Event:
+    """Return a Normal Event about the Workspace."""
+    return _event(seen, EventType.NORMAL, reason, action, note)
+
+
+def warning(seen: Observation, reason: str, action: str, note: str) -> Event:
+    """Return a Warning Event about the Workspace."""
+    return _event(seen, EventType.WARNING, reason, action, note)
+
+
+def schedule_of(seen: Observation) -> Schedule:
+    """Return the schedule of the Workspace at the time of the pass; an unreadable stored time counts as none."""
+    status = seen.subject.status
+    interval = read_annotations(seen.subject.metadata.annotations).interval
+    try:
+        stored = parse_time(status.next_reconcile_time) if status.next_reconcile_time else None
+        former = parse_duration(status.observed_reconcile_interval) if status.observed_reconcile_interval else None
+    except ValueError:
+        stored = former = None
+    return advance(seen.now, interval, stored, former)
+
+
+def conclude(seen: Observation, move: Move) -> Decision:
+    """Return the decision for what a handler wants."""
+    workspace = seen.subject
+    schedule = schedule_of(seen)
+    next_tick = _whole_second(schedule.next)
+    again = min(move.again_at, next_tick) if move.again_at is not None else next_tick
+    patch = None
+    events = move.events
+    if move.status is not None:
+        problems = read_annotations(workspace.metadata.annotations).problems
+        desired = _summarise(seen, move.status, next_tick, problems)
+        if desired != workspace.status:
+            patch = StatusPatch(
+                kind=WORKSPACES,
+                namespace=workspace.metadata.namespace,
+                name=workspace.metadata.name,
+                resource_version=workspace.metadata.resource_version,
+                observed=workspace.status,
+                desired=desired,
+            )
+            events += _annotation_events(seen, desired)
+    return Decision(
+        status=patch,
+        effects=move.effects,
+        events=events,
+        probes=move.probes,
+        requeue_at=again,
+        outcome=move.outcome,
+    )
+
+
+def _summarise(
+    seen: Observation, status: WorkspaceStatus, next_tick: datetime, problems: tuple[str, ...]
+) -> WorkspaceStatus:
+    phase, reason = status.phase, Reason(status.reason)
+    if phase is None:
+        return status
+    abnormal = [
+        Abnormal(type=ConditionType.INVALID_ANNOTATIONS, reason="InvalidAnnotation", message="; ".join(problems))
+    ]
+    standing = Standing(
+        phase=phase,
+        reason=reason,
+        message=status.message,
+        generation=seen.subject.metadata.generation,
+        gated=status.awaiting_approval is not None,
+    )
+    ticking = phase is not Phase.DELETING
+    interval = read_annotations(seen.subject.metadata.annotations).interval
+    summary = replace(
+        status,
+        observed_generation=seen.subject.metadata.generation,
+        next_reconcile_time=format_time(next_tick) if ticking else status.next_reconcile_time,
+        observed_reconcile_interval=format_duration(interval) if ticking else status.observed_reconcile_interval,
+        conditions=standing_conditions(
+            standing,
+            status.conditions,
+            seen.now,
+            abnormal=abnormal if problems else (),
+            owned=frozenset({ConditionType.INVALID_ANNOTATIONS}),
+        ),
+    )
+    if summary == seen.subject.status:
+        return summary
+    return replace(summary, last_reconcile_time=format_time(seen.now))
+
+
+def _annotation_events(seen: Observation, desired: WorkspaceStatus) -> tuple[Event, ...]:
+    new = find(desired.conditions, ConditionType.INVALID_ANNOTATIONS)
+    old = find(seen.subject.status.conditions, ConditionType.INVALID_ANNOTATIONS)
+    if new is None or (old is not None and old.message == new.message):
+        return ()
+    return (warning(seen, "InvalidAnnotation", "Validate", new.message),)
+
+
+def _event(seen: Observation, type_: EventType, reason: str, action: str, note: str) -> Event:
+    meta = seen.subject.metadata
+    return Event(
+        regarding=WORKSPACES.ref(meta.namespace, meta.name),
+        uid=meta.uid,
+        type=type_,
+        reason=str(reason),
+        action=action,
+        note=note,
+        api_version=WORKSPACES.api_version,
+        resource_version=meta.resource_version,
+    )
+
+
+def _whole_second(when: datetime) -> datetime:
+    """Round up, so that the stored tick is never in the past of the tick it stands for."""
+    return when if when.microsecond == 0 else when.replace(microsecond=0) + timedelta(seconds=1)

@@ -1,0 +1,166 @@
+"""Why a pod does not start, and why a Job ended without a result, read from what Kubernetes says (spec §6.2.9, §14.1).
+
+The texts of scheduler, kubelet and Job controller are passed on as they are; only their reasons are mapped.
+"""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from magos.api.kube import ContainerStatus, Job, Pod
+from magos.api.reasons import Reason
+from magos.reconcilers.effects import JobWarning
+
+__all__ = ["EndCause", "StartProblem", "end_cause", "start_problem"]
+
+_IMAGE = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "ErrImageNeverPull",
+        "ImageInspectError",
+        "RegistryUnavailable",
+        "SignatureValidationFailed",
+    }
+)
+_CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError"})
+_VOLUME_EVENTS = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume", "VolumeFailedDelete"})
+_VOLUME_WORDS = ("persistentvolumeclaim", "persistent volume", "volume node affinity", "unbound")
+_TERMINATED = 143
+
+_HINTS = {
+    Reason.SERVICE_ACCOUNT_NOT_FOUND: "Create the ServiceAccount in this namespace (component tenant).",
+    Reason.IMAGE_PULL_FAILED: "Check MAGOS_JOB_IMAGE and the pull Secret.",
+    Reason.POD_UNSCHEDULABLE: "Check nodes, taints and the requested resources.",
+    Reason.VOLUME_UNAVAILABLE: "Check the StorageClass and the volume's node.",
+    Reason.QUOTA_EXCEEDED: "Raise the quota or free resources.",
+    Reason.POD_CONFIG_ERROR: "Check that the Secrets and keys the pod refers to exist.",
+    Reason.JOB_START_FAILED: "Look at the Job's and the pod's Events.",
+}
+
+
+class StartProblem(Struct, frozen=True, kw_only=True):
+    """Why no container has started: one of the reasons of §14.1 and a text that ends with what to do."""
+
+    reason: Reason
+    message: str
+
+
+class EndCause(Struct, frozen=True, kw_only=True):
+    """Why a Job ended, where the runner did not say it itself; ``interrupted``: a stage was asked to stop."""
+
+    word: str
+    text: str
+    interrupted: bool = False
+
+
+def start_problem(
+    job: Job, pods: tuple[Pod, ...], warnings: tuple[JobWarning, ...], service_account: str
+) -> StartProblem:
+    """Return the most telling cause that is known; ``JobStartFailed`` if there is none."""
+    for pod in pods:
+        found = _unscheduled(pod) or _waiting(pod) or _from_events(warnings)
+        if found is not None:
+            return _hinted(*found)
+    if not pods:
+        return _hinted(*(_without_pod(warnings, service_account) or (Reason.JOB_START_FAILED, _no_pod(job))))
+    return _hinted(Reason.JOB_START_FAILED, f"Pod {pods[0].metadata.name} has reported no container.")
+
+
+def end_cause(job: Job | None, pods: tuple[Pod, ...]) -> EndCause | None:
+    """Return what Kubernetes says about the end of a Job: its deadline, an eviction, a container that was killed."""
+    failed = job.failed if job is not None else None
+    if failed is not None and failed.reason == "DeadlineExceeded":
+        return EndCause(word="DeadlineExceeded", text=failed.message or "the Job was active longer than allowed")
+    for pod in pods:
+        if pod.status.reason:
+            return EndCause(word=pod.status.reason, text=pod.status.message or f"pod {pod.metadata.name} was ended")
+        disrupted = next(
+            (c for c in pod.status.conditions if c.type == "DisruptionTarget" and c.status == "True"), None
+        )
+        if disrupted is not None:
+            return EndCause(word=disrupted.reason or "Disrupted", text=disrupted.message)
+    cause = next((found for pod in pods if (found := _container_cause(pod)) is not None), None)
+    if cause is not None:
+        return cause
+    if failed is not None and failed.reason not in ("", "BackoffLimitExceeded"):
+        return EndCause(word=failed.reason, text=failed.message)
+    return None
+
+
+def _container_cause(pod: Pod) -> EndCause | None:
+    """The first container that ended badly decides; the later ones only follow."""
+    for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+        ended = status.state.terminated
+        if ended is None or ended.exit_code == 0:
+            continue
+        if ended.reason == "OOMKilled":
+            return EndCause(
+                word="OOMKilled",
+                text=f"container {status.name} exceeded its memory limit (exit code {ended.exit_code})",
+            )
+        text = f"container {status.name} ended with exit code {ended.exit_code}"
+        if ended.exit_code == _TERMINATED:
+            return EndCause(word="Interrupted", text=f"{text}: it was asked to stop", interrupted=True)
+        return EndCause(word=ended.reason or "Error", text=text)
+    return None
+
+
+def _unscheduled(pod: Pod) -> tuple[Reason, str] | None:
+    condition = next((c for c in pod.status.conditions if c.type == "PodScheduled" and c.status == "False"), None)
+    if condition is None:
+        return None
+    about_volume = any(word in condition.message.lower() for word in _VOLUME_WORDS)
+    reason = Reason.VOLUME_UNAVAILABLE if about_volume else Reason.POD_UNSCHEDULABLE
+    return reason, f"{condition.reason}: {condition.message}"
+
+
+def _waiting(pod: Pod) -> tuple[Reason, str] | None:
+    for status in _statuses(pod):
+        waiting = status.state.waiting
+        if waiting is None:
+            continue
+        text = f"container {status.name}: {waiting.reason}: {waiting.message}"
+        if waiting.reason in _IMAGE:
+            return Reason.IMAGE_PULL_FAILED, text
+        if waiting.reason in _CONFIG:
+            return Reason.POD_CONFIG_ERROR, text
+    return None
+
+
+def _from_events(warnings: tuple[JobWarning, ...]) -> tuple[Reason, str] | None:
+    for warning in reversed(warnings):
+        text = f"{warning.reason}: {warning.note}"
+        if warning.reason in _VOLUME_EVENTS:
+            missing = "not found" in warning.note and any(w in warning.note.lower() for w in ("secret", "configmap"))
+            return (Reason.POD_CONFIG_ERROR if missing else Reason.VOLUME_UNAVAILABLE), text
+        if warning.reason == "FailedScheduling":
+            return Reason.POD_UNSCHEDULABLE, text
+    return None
+
+
+def _without_pod(warnings: tuple[JobWarning, ...], service_account: str) -> tuple[Reason, str] | None:
+    """The Job controller could not create the pod."""
+    for warning in reversed(warnings):
+        if warning.reason != "FailedCreate":
+            continue
+        note = warning.note
+        if "serviceaccount" in note.lower() and "not found" in note.lower():
+            return Reason.SERVICE_ACCOUNT_NOT_FOUND, f"ServiceAccount {service_account}: {note}"
+        if "exceeded quota" in note.lower():
+            return Reason.QUOTA_EXCEEDED, note
+        return Reason.JOB_START_FAILED, note
+    return None
+
+
+def _no_pod(job: Job) -> str:
+    return f"No pod was created for Job {job.metadata.name}."
+
+
+def _statuses(pod: Pod) -> Iterable[ContainerStatus]:
+    return (*pod.status.init_container_statuses, *pod.status.container_statuses)
+
+
+def _hinted(reason: Reason, text: str) -> StartProblem:
+    return StartProblem(reason=reason, message=f"{text.rstrip('.')}. {_HINTS[reason]}")

@@ -1,0 +1,114 @@
+"""What to say when the API server refuses an effect, or an answer, for good (spec §6.1, §14.1).
+
+The refused effect is not tried again in this pass. A run whose Job may still work is never ended by a refusal: there
+the message says what is wrong, and the next event or a minute brings the next try.
+"""
+
+from datetime import timedelta
+
+from magos.api.kube import JOBS, PERSISTENT_VOLUME_CLAIMS
+from magos.api.names import JobType
+from magos.api.phases import RUNNING, TERMINAL, WITH_PLAN, Phase
+from magos.api.reasons import Reason
+from magos.reconcilers.workspace.admission import Refused
+from magos.reconcilers.workspace.ends import conclude_apply, conclude_plan
+from magos.reconcilers.workspace.evidence import result_of_pods
+from magos.reconcilers.workspace.finish import finish
+from magos.reconcilers.workspace.move import Move, keep, to, warning
+from magos.reconcilers.workspace.observation import Observation
+from magos.reconcilers.workspace.start import foreign_claim, refuse
+from magos.runtime.decision import Create, Outcome, PatchAnnotations, Refusal
+
+__all__ = ["explain"]
+
+_PATIENCE = timedelta(minutes=1)
+
+
+def explain(seen: Observation) -> Move:
+    """Turn a refusal into what status says."""
+    if seen.phase in RUNNING:
+        return _during_run(seen)
+    refused = _refused(seen)
+    if seen.phase in WITH_PLAN:
+        return finish(seen, Phase.FAILED, refused.reason, refused.message)
+    if seen.phase in TERMINAL and seen.phase is not Phase.APPLIED:
+        # The cause of the failure stays in view; the refusal is an Event.
+        return keep(
+            seen, events=(warning(seen, refused.reason, "Reconcile", refused.message),), outcome=Outcome.WAITING
+        )
+    if seen.phase is Phase.APPLIED:
+        failed = to(seen, Phase.FAILED, refused.reason, refused.message)
+        return Move(status=failed, events=(warning(seen, refused.reason, "Reconcile", refused.message),))
+    if seen.refusal is not None and isinstance(seen.refusal.effect, PatchAnnotations):
+        status = refuse(seen, refused).status  # what was just refused must not simply be asked again
+        return Move(status=status, events=(warning(seen, refused.reason, "Reconcile", refused.message),))
+    return refuse(seen, refused)
+
+
+def _during_run(seen: Observation) -> Move:
+    refusal = seen.refusal
+    if refusal is not None and isinstance(refusal.effect, PatchAnnotations) and refusal.effect.kind == JOBS:
+        return _without_annotation(seen)
+    text = _refused(seen).message
+    phase, reason = Phase(str(seen.phase)), Reason(seen.subject.status.reason)
+    return keep(
+        seen,
+        status=to(seen, phase, reason, text),
+        events=(warning(seen, Reason.RECONCILE_ERROR, "Reconcile", text),),
+        again_at=seen.now + _PATIENCE,
+        outcome=Outcome.WAITING,
+    )
+
+
+def _without_annotation(seen: Observation) -> Move:
+    """The result cannot be saved on the Job: act on what the pod says."""
+    applying = seen.phase is Phase.APPLYING
+    job_type = JobType.APPLY if applying else JobType.PLAN
+    job = seen.job_named(seen.run.apply_job if applying else seen.run.plan_job)
+    evidence = result_of_pods(seen.pods_of_run(job_type), seen.run_id, job_type)
+    if applying:
+        return conclude_apply(seen, job, evidence)
+    return conclude_plan(seen, job, evidence) if job is not None else keep(seen)
+
+
+def _refused(seen: Observation) -> Refused:
+    if seen.refusal is None:
+        failure = seen.failure
+        text = f"{failure.reason}: {failure.message}" if failure is not None else "unknown"
+        return Refused(
+            reason=Reason.RECONCILE_ERROR,
+            message=f"The API server refused a read: {text}. Check the rights of the workspace controller.",
+        )
+    effect = seen.refusal.effect
+    if isinstance(effect, Create) and effect.kind == PERSISTENT_VOLUME_CLAIMS:
+        return _claim_refused(seen, seen.refusal)
+    if isinstance(effect, Create) and effect.kind == JOBS and not _lacks_rights(seen.refusal):
+        taken = seen.refusal.reason == "AlreadyExists"
+        hint = "Delete the object of that name." if taken else "Check quota and admission policies."
+        text = f"Job {effect.manifest.metadata.name} was rejected: {seen.refusal.message.rstrip('.')}. {hint}"
+        return Refused(reason=Reason.JOB_REJECTED, message=text)
+    return _error(seen.refusal)
+
+
+def _claim_refused(seen: Observation, refusal: Refusal) -> Refused:
+    if refusal.reason == "AlreadyExists":
+        return Refused(reason=Reason.VOLUME_CONFLICT, message=foreign_claim(seen))
+    if "exceeded quota" in refusal.message.lower():
+        return Refused(
+            reason=Reason.QUOTA_EXCEEDED,
+            message=f"The PersistentVolumeClaim was rejected: {refusal.message.rstrip('.')}. Raise the quota.",
+        )
+    return _error(refusal)
+
+
+def _error(refusal: Refusal) -> Refused:
+    what = type(refusal.effect).__name__
+    return Refused(
+        reason=Reason.RECONCILE_ERROR,
+        message=f"The API server refused {what}: {refusal.message.rstrip('.')} ({refusal.code} {refusal.reason})."
+        " Check the rights of the workspace controller and admission policies.",
+    )
+
+
+def _lacks_rights(refusal: Refusal) -> bool:
+    return refusal.code == 403 and "cannot create resource" in refusal.message

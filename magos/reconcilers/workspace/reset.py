@@ -1,0 +1,156 @@
+"""How a run begins (spec §6.2.4): the reset, its repetition after a crash, and the amendment of a run that waits.
+
+The status write comes first and names everything: run ID, trigger, pending revision, spec hash, plan Job. Permission
+and approvals of the run before are removed behind it, then the Jobs of earlier runs. If the process dies in between,
+those Jobs are still there and tell so. Where there are none, permission is removed before the reset instead.
+"""
+
+from msgspec.structs import replace
+
+from magos.api.annotations import APPROVED, APPROVED_BY, EXECUTION_ALLOWED, execution_allowed
+from magos.api.kube import JOBS, Job
+from magos.api.labels import JOB_TYPE, RUN_ID
+from magos.api.names import JobType, job_name
+from magos.api.phases import WITH_PLAN, Phase
+from magos.api.reasons import Reason
+from magos.api.triggers import Trigger
+from magos.api.workspace import WORKSPACES, CurrentRun
+from magos.ids import RunID, mint_run_id
+from magos.reconcilers.workspace.annotated import principal_of, read_annotations, source_of
+from magos.reconcilers.workspace.move import Move, normal, to
+from magos.reconcilers.workspace.observation import Observation
+from magos.reconcilers.workspace.specification import specification_hash
+from magos.reconcilers.workspace.triggers import REASONS, Cause, amendment_cause, find_cause, higher, pending_revision
+from magos.runtime.decision import Delete, Effect, PatchAnnotations
+
+__all__ = ["amend", "begin", "earlier_jobs", "finish_reset", "remove_annotations", "reset"]
+
+_OF_EARLIER_RUN = (EXECUTION_ALLOWED, APPROVED, APPROVED_BY)
+
+
+def begin(seen: Observation) -> Move:
+    """Reset with the first trigger that holds."""
+    cause = find_cause(seen)
+    if cause is None:  # the situation was judged by the very same function
+        return Move()
+    return reset(seen, cause)
+
+
+def reset(seen: Observation, cause: Cause) -> Move:
+    """Begin a new run."""
+    workspace, status = seen.subject, seen.subject.status
+    first = not status.current_run_id
+    stale = execution_allowed(workspace.metadata.annotations) and not first
+    earlier = tuple(job for job in seen.own_jobs if _deletable(job))
+    if stale and not earlier and seen.phase is not Phase.PLANNING:
+        return Move(effects=remove_annotations(seen, EXECUTION_ALLOWED))
+    run_id = mint_run_id(seen.now, seen.entropy)
+    run = _fresh_run(seen, run_id)
+    forget_attempt = status.current_run is not None and status.current_run.source_key != run.source_key
+    revision = f"commit {run.revision}" if run.revision else "a commit that the runner resolves"
+    message = f"Run {run_id} ({cause.trigger}) waits to start with {revision}."
+    desired = to(
+        seen,
+        Phase.PENDING,
+        cause.reason,
+        message,
+        current_run_id=run_id,
+        current_run_trigger=cause.trigger,
+        current_run=run,
+        last_run_started_at=None,
+        last_attempted_revision="" if forget_attempt else status.last_attempted_revision,
+        awaiting_approval=None,
+        policy_violations=(),
+        plan_summary=None,
+        policies_evaluated=None,
+    )
+    events = [normal(seen, "RunPending", "Start", message)]
+    if seen.phase in WITH_PLAN or seen.phase is Phase.PLANNING:
+        events.insert(
+            0, normal(seen, "PlanDiscarded", "Plan", f"The plan of run {seen.run_id} is discarded ({cause.trigger}).")
+        )
+    effects = () if first else remove_annotations(seen, *_OF_EARLIER_RUN)
+    return Move(status=desired, effects=(*effects, *map(_delete, earlier)), events=tuple(events))
+
+
+def earlier_jobs(seen: Observation) -> tuple[Job, ...]:
+    """Return our Jobs of other runs than the current one that are still to be deleted."""
+    return tuple(job for job in seen.own_jobs if job.metadata.labels.get(RUN_ID) != seen.run_id and _deletable(job))
+
+
+def finish_reset(seen: Observation) -> Move:
+    """Repeat what follows the status write of a reset.
+
+    Permission is taken only while the reset is the last thing that status says: from the next pass on, whatever
+    permission there is was given to this run.
+    """
+    just_reset = seen.subject.status.reason in set(REASONS.values()) | {Reason.RETRY_APPLY}
+    effects = remove_annotations(seen, *_OF_EARLIER_RUN) if just_reset else ()
+    return Move(effects=(*effects, *map(_delete, earlier_jobs(seen))))
+
+
+def amend(seen: Observation) -> Move:
+    """Bring the waiting run up to date; permission that was given for something else goes first."""
+    trigger = amendment_cause(seen) or Trigger.UNKNOWN
+    if trigger in (Trigger.CONFIGURATION, Trigger.REVISION) and execution_allowed(seen.subject.metadata.annotations):
+        return Move(effects=remove_annotations(seen, EXECUTION_ALLOWED))
+    status = seen.subject.status
+    fresh = _fresh_run(seen, RunID(seen.run_id))
+    run = replace(fresh, request=fresh.request or seen.run.request, principal=fresh.principal or seen.run.principal)
+    named = status.current_run_trigger or Trigger.UNKNOWN
+    merged = higher(named, trigger)
+    message = f"Run {seen.run_id} ({merged}) waits to start with {run.revision or 'a commit that the runner resolves'}."
+    forget = run.source_key != seen.run.source_key
+    return Move(
+        status=to(
+            seen,
+            Phase.PENDING,
+            Reason(status.reason) if merged is named else REASONS[merged],
+            message,
+            current_run=run,
+            current_run_trigger=merged,
+            last_attempted_revision="" if forget else status.last_attempted_revision,
+        )
+    )
+
+
+def remove_annotations(seen: Observation, *keys: str) -> tuple[Effect, ...]:
+    """Return the conditional patch that removes those of ``keys`` that are set; nothing if none is."""
+    meta = seen.subject.metadata
+    present = {key: None for key in keys if key in meta.annotations}
+    if not present:
+        return ()
+    return (
+        PatchAnnotations(
+            kind=WORKSPACES,
+            namespace=meta.namespace,
+            name=meta.name,
+            uid=meta.uid,
+            annotations=present,
+            resource_version=meta.resource_version,
+        ),
+    )
+
+
+def _fresh_run(seen: Observation, run_id: RunID) -> CurrentRun:
+    workspace = seen.subject
+    meta = workspace.metadata
+    request = read_annotations(meta.annotations).request
+    return CurrentRun(
+        revision=pending_revision(workspace),
+        source_key=source_of(workspace),
+        spec_hash=specification_hash(workspace, seen.project),
+        plan_job=job_name(meta.namespace, meta.name, run_id, JobType.PLAN),
+        request=request,
+        principal=principal_of(meta.annotations, request),
+    )
+
+
+def _deletable(job: Job) -> bool:
+    """A Job that is not going already; an apply that has not ended is nobody's to delete (invariant I9)."""
+    applying = job.metadata.labels.get(JOB_TYPE) != JobType.PLAN
+    return job.metadata.deletion_timestamp is None and (job.ended or not applying)
+
+
+def _delete(job: Job) -> Effect:
+    return Delete(kind=JOBS, namespace=job.metadata.namespace, name=job.metadata.name, uid=job.metadata.uid)

@@ -1,0 +1,154 @@
+"""From a created Job to one that ended: taking over the pin, showing progress, giving up a start (spec §6.2.9).
+
+While a Job runs nothing is triggered; edits, commits and requests are compared when it has ended.
+"""
+
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from magos.api.annotations import RECORD
+from magos.api.kube import JOBS, Job
+from magos.api.names import JobType
+from magos.api.phases import Phase
+from magos.api.reasons import Reason
+from magos.api.timestamps import parse_time
+from magos.api.triggers import Trigger
+from magos.api.workspace import CurrentRun
+from magos.durations import format_duration
+from magos.reconcilers.workspace.finish import finish
+from magos.reconcilers.workspace.move import Move, ask_live, keep, normal, to
+from magos.reconcilers.workspace.observation import Observation, events_probe, live_probes
+from magos.reconcilers.workspace.podproblems import StartProblem, start_problem
+from magos.reconcilers.workspace.record import JobRecord, decode_record
+from magos.runtime.decision import Delete, Outcome
+
+__all__ = [
+    "adopt_apply",
+    "adopt_plan",
+    "progress_apply",
+    "progress_plan",
+    "watch_start_of_apply",
+    "watch_start_of_plan",
+]
+
+_PATIENCE = timedelta(seconds=10)
+"""An ordinary start takes this long; only then is a cause looked for and shown."""
+
+_LOOK_AGAIN = timedelta(seconds=15)
+
+
+def adopt_plan(seen: Observation) -> Move:
+    """The plan Job exists: the run is what the Job was created with."""
+    job = seen.job_named(seen.run.plan_job)
+    if job is None:
+        return ask_live(seen)
+    status = seen.subject.status
+    run, trigger = _pinned(seen, decode_record(job.metadata.annotations.get(RECORD, "")))
+    message = f"Run {seen.run_id}: Job {job.metadata.name} is created."
+    return Move(
+        status=to(
+            seen,
+            Phase.PLANNING,
+            Reason.PLAN_JOB_CREATED,
+            message,
+            current_run=run,
+            current_run_trigger=trigger,
+            last_run_started_at=job.metadata.creation_timestamp,
+            last_attempted_revision=run.revision or status.last_attempted_revision,
+            policy_violations=(),
+            plan_summary=None,
+            policies_evaluated=None,
+        ),
+        events=(normal(seen, "PlanStarted", "Plan", f"{message} Revision {run.revision or 'not known yet'}."),),
+    )
+
+
+def adopt_apply(seen: Observation) -> Move:
+    """The apply Job exists."""
+    message = f"Run {seen.run_id}: Job {seen.run.apply_job} is created."
+    return Move(
+        status=to(seen, Phase.APPLYING, Reason.APPLY_JOB_CREATED, message, awaiting_approval=None),
+        events=(normal(seen, "ApplyStarted", "Apply", f"{message} Revision {seen.run.revision}."),),
+    )
+
+
+def progress_plan(seen: Observation) -> Move:
+    """A container of the plan pod runs."""
+    return Move(status=to(seen, Phase.PLANNING, Reason.PLANNING, f"Run {seen.run_id} plans{_commit(seen)}."))
+
+
+def progress_apply(seen: Observation) -> Move:
+    """A container of the apply pod runs."""
+    return Move(status=to(seen, Phase.APPLYING, Reason.APPLYING, f"Run {seen.run_id} applies{_commit(seen)}."))
+
+
+def watch_start_of_plan(seen: Observation) -> Move:
+    """No container of the plan pod has started."""
+    return _watch_start(seen, JobType.PLAN, seen.job_named(seen.run.plan_job))
+
+
+def watch_start_of_apply(seen: Observation) -> Move:
+    """No container of the apply pod has started."""
+    return _watch_start(seen, JobType.APPLY, seen.job_named(seen.run.apply_job))
+
+
+def _watch_start(seen: Observation, job_type: JobType, job: Job | None) -> Move:
+    if job is None:
+        return ask_live(seen)
+    created, limit = _created(job, seen.now), seen.settings.start_timeout
+    age = seen.now - created
+    pods = seen.pods_of_run(job_type)
+    if age < min(_PATIENCE, limit):
+        return keep(seen, again_at=created + min(_PATIENCE, limit), outcome=Outcome.WAITING)
+    expired = age >= limit
+    again = min(created + limit, seen.now + _LOOK_AGAIN) if not expired else None
+    if seen.warnings is None or (expired and not seen.live):
+        meta = seen.subject.metadata
+        return Move(
+            probes=(*live_probes(meta.namespace, meta.name), events_probe(job, pods)),
+            again_at=again,
+            outcome=Outcome.WAITING,
+        )
+    problem = start_problem(job, pods, seen.warnings, seen.subject.spec.service_account_name)
+    if expired:
+        return _give_up(seen, job, problem, age)
+    phase, reason = Phase(str(seen.phase)), Reason(seen.subject.status.reason)
+    message = f"Run {seen.run_id}: no container of Job {job.metadata.name} has started yet. {problem.message}"
+    return Move(status=to(seen, phase, reason, message), again_at=again, outcome=Outcome.WAITING)
+
+
+def _give_up(seen: Observation, job: Job, problem: StartProblem, age: timedelta) -> Move:
+    waited = format_duration(timedelta(seconds=int(age.total_seconds())))
+    message = f"No container of Job {job.metadata.name} started within {waited}. {problem.message}"
+    end = finish(seen, Phase.FAILED, problem.reason, message)
+    delete = Delete(kind=JOBS, namespace=job.metadata.namespace, name=job.metadata.name, uid=job.metadata.uid)
+    return replace(end, effects=(delete, *end.effects))
+
+
+def _pinned(seen: Observation, record: JobRecord | None) -> tuple[CurrentRun, Trigger]:
+    """The run as the Job was created with it; without a readable record, what status says."""
+    run, trigger = seen.run, seen.subject.status.current_run_trigger or Trigger.UNKNOWN
+    if record is None or record.run_id != seen.run_id:
+        return run, trigger
+    pinned = replace(
+        run,
+        revision=record.revision,
+        source_key=record.source_key,
+        spec_hash=record.spec_hash,
+        request=record.request,
+        principal=record.principal,
+    )
+    return pinned, Trigger(record.trigger) if record.trigger in set(Trigger) else trigger
+
+
+def _commit(seen: Observation) -> str:
+    return f" commit {seen.run.revision}" if seen.run.revision else ""
+
+
+def _created(job: Job, now: datetime) -> datetime:
+    """The server's time of creation; never in the future, whatever the clocks say."""
+    try:
+        return min(parse_time(job.metadata.creation_timestamp or ""), now)
+    except ValueError:
+        return now

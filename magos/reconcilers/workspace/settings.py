@@ -1,0 +1,48 @@
+"""What an administrator sets for the workspace controller, already checked; ``magos.apps`` does the parsing."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from msgspec import Struct, field
+
+from magos.api.kube import EnvFromSource, EnvVar, LocalObjectReference, Resources, Toleration, Volume, VolumeMount
+
+__all__ = ["DEFAULT_SCHEMES", "MINIMUM_GRACE_SECONDS", "PodConfig", "WorkspaceSettings"]
+
+DEFAULT_SCHEMES = ("https", "http", "ssh")
+MINIMUM_GRACE_SECONDS = 120
+
+
+class PodConfig(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """The file named by ``MAGOS_JOB_POD_CONFIG``: what may be added to runner pods (spec §5.4).
+
+    ``env`` with a plain value and ``volumeMounts`` reach every stage. ``env`` with ``valueFrom`` and ``envFrom`` reach
+    only the stage ``terraform``: they are how providers get cloud credentials, and no other stage may have those.
+    """
+
+    resources: Resources = Resources()
+    image_pull_secrets: tuple[LocalObjectReference, ...] = ()
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Toleration, ...] = ()
+    affinity: Mapping[str, Any] | None = None
+    priority_class_name: str = ""
+    env: tuple[EnvVar, ...] = ()
+    env_from: tuple[EnvFromSource, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    volume_mounts: tuple[VolumeMount, ...] = ()
+    termination_grace_period_seconds: int = 300
+
+
+class WorkspaceSettings(Struct, frozen=True, kw_only=True):
+    """Settings of the workspace controller; defaults are those of spec §1.5 and §13.2."""
+
+    job_image: str
+    image_pull_policy: str = "IfNotPresent"
+    pod: PodConfig = PodConfig()
+    start_timeout: timedelta = timedelta(minutes=10)
+    pvc_size: str = "1Gi"
+    pvc_storage_class: str | None = None
+    allowed_schemes: tuple[str, ...] = DEFAULT_SCHEMES
+    runner_environment: tuple[tuple[str, str], ...] = ()
+    """Variables handed on to every stage as they are (the last row of spec §5.5), in the order of their names."""

@@ -1,0 +1,141 @@
+"""Where a Workspace stands in one word: the second half of the key into the machine's table.
+
+Situations are tried from top to bottom; the first that holds is the answer, so each may rely on the ones above it not
+holding. The classification looks at the observation only and is total.
+"""
+
+from enum import StrEnum
+
+from magos.api.annotations import APPROVED, execution_allowed
+from magos.api.kube import Job, Pod
+from magos.api.labels import FINALIZER
+from magos.api.names import JobType
+from magos.api.phases import RUNNING, TERMINAL, WITH_PLAN, Phase
+from magos.reconcilers.workspace.cleanup import leftovers
+from magos.reconcilers.workspace.observation import Observation
+from magos.reconcilers.workspace.reset import earlier_jobs
+from magos.reconcilers.workspace.start import JUDGED_AGAIN
+from magos.reconcilers.workspace.triggers import amendment_cause, find_cause, refused_start
+
+__all__ = ["NO_RUN", "Situation", "phase_of", "pod_started", "running_type", "situation_of"]
+
+NO_RUN = ""
+"""Stands in the table for a Workspace without a run: no phase yet, a phase it cannot be in, or no run named."""
+
+
+class Situation(StrEnum):
+    """See ``docs/design/workspace-machine.md``."""
+
+    UNCERTAIN = "Uncertain"
+    DELETING = "Deleting"
+    REFUSED = "Refused"
+    UNCLAIMED = "Unclaimed"
+    JOB_PRESENT = "JobPresent"
+    HALF_RESET = "HalfReset"
+    LEFTOVERS = "Leftovers"
+    REFUSED_START = "RefusedStart"
+    TRIGGERED = "Triggered"
+    GATED = "Gated"
+    APPROVED = "Approved"
+    FORBIDDEN = "Forbidden"
+    PERMITTED = "Permitted"
+    JOB_MISSING = "JobMissing"
+    JOB_ENDED = "JobEnded"
+    JOB_RUNNING = "JobRunning"
+    JOB_UNSTARTED = "JobUnstarted"
+    SETTLED = "Settled"
+
+
+def phase_of(seen: Observation) -> Phase | str:
+    """Return the phase as the table's key.
+
+    A status that somebody else has written may claim a phase without the run that belongs to it, or one of another
+    kind. Then there is no run: the checks of a start keep that safe whatever really runs.
+    """
+    phase = seen.phase
+    if phase in RUNNING or phase in TERMINAL:
+        return phase
+    if (phase is Phase.PENDING or phase in WITH_PLAN) and seen.has_run:
+        return phase
+    return NO_RUN
+
+
+def situation_of(seen: Observation) -> Situation:
+    """Return the one situation that holds."""
+    general = _general(seen)
+    if general is not None:
+        return general
+    phase = phase_of(seen)
+    if phase == NO_RUN:
+        return Situation.TRIGGERED
+    if phase in RUNNING:
+        return _running(seen)
+    if phase in TERMINAL:
+        return _terminal(seen)
+    return _waiting(seen)
+
+
+def running_type(seen: Observation) -> JobType:
+    """Return which Job the current phase is about."""
+    return JobType.APPLY if seen.phase is Phase.APPLYING or seen.phase in WITH_PLAN else JobType.PLAN
+
+
+def pod_started(pod: Pod) -> bool:
+    """True once any container of the pod has run."""
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    return any(each.state.running is not None or each.state.terminated is not None for each in statuses)
+
+
+def _general(seen: Observation) -> Situation | None:
+    meta = seen.subject.metadata
+    if seen.stale:
+        return Situation.UNCERTAIN
+    if meta.deletion_timestamp is not None:
+        return Situation.DELETING
+    if seen.refusal is not None or seen.failure is not None:
+        return Situation.REFUSED
+    if FINALIZER not in meta.finalizers:
+        return Situation.UNCLAIMED
+    return None
+
+
+def _waiting(seen: Observation) -> Situation:
+    """Pending, or a plan that waits to be applied."""
+    pending = seen.phase is Phase.PENDING
+    job = seen.job_named(seen.run.plan_job if pending else seen.run.apply_job)
+    if job is not None:
+        return Situation.JOB_PRESENT
+    if pending and earlier_jobs(seen):
+        return Situation.HALF_RESET
+    if (amendment_cause(seen) if pending else find_cause(seen)) is not None:
+        return Situation.TRIGGERED
+    annotations = seen.subject.metadata.annotations
+    waiting = seen.subject.status.awaiting_approval
+    if not pending and waiting is not None:
+        approved = annotations.get(APPROVED) == waiting.run_id == seen.run_id
+        return Situation.APPROVED if approved else Situation.GATED
+    return Situation.PERMITTED if execution_allowed(annotations) else Situation.FORBIDDEN
+
+
+def _running(seen: Observation) -> Situation:
+    job_type = running_type(seen)
+    job = seen.job_named(seen.run.plan_job if job_type is JobType.PLAN else seen.run.apply_job)
+    if job is None:
+        return Situation.JOB_MISSING
+    pods = seen.pods_of_run(job_type)
+    if _has_ended(job, pods):
+        return Situation.JOB_ENDED
+    return Situation.JOB_RUNNING if any(map(pod_started, pods)) else Situation.JOB_UNSTARTED
+
+
+def _has_ended(job: Job, pods: tuple[Pod, ...]) -> bool:
+    """Only conditions say that a Job ended, never its counters; a Job that is being deleted ends with its pod."""
+    return job.ended or (job.metadata.deletion_timestamp is not None and all(pod.ended for pod in pods))
+
+
+def _terminal(seen: Observation) -> Situation:
+    if leftovers(seen.subject):
+        return Situation.LEFTOVERS
+    if refused_start(seen) and seen.subject.status.reason in JUDGED_AGAIN:
+        return Situation.REFUSED_START
+    return Situation.TRIGGERED if find_cause(seen) is not None else Situation.SETTLED

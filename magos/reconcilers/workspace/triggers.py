@@ -1,0 +1,127 @@
+"""Why a run begins (spec §6.2.3, §6.2.4): the rows of the trigger table in their order, and the revision a run gets.
+
+1. The first row that holds names the run; everything else that is pending is served by the same run.
+2. A run that waits in Pending is amended instead: the higher trigger wins, request, spec and revision follow the
+object."""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from magos.api.annotations import execution_allowed
+from magos.api.phases import TERMINAL, WITH_PLAN, Phase
+from magos.api.reasons import Reason
+from magos.api.triggers import Trigger
+from magos.api.workspace import Workspace
+from magos.ids import is_git_sha
+from magos.reconcilers.workspace.annotated import detected_revision, read_annotations, source_of
+from magos.reconcilers.workspace.move import schedule_of
+from magos.reconcilers.workspace.observation import Observation
+from magos.reconcilers.workspace.specification import same_specification
+
+__all__ = ["REASONS", "Cause", "amendment_cause", "find_cause", "higher", "pending_revision", "refused_start"]
+
+REASONS = {
+    Trigger.CONFIGURATION: Reason.CONFIGURATION_CHANGED,
+    Trigger.REVISION: Reason.NEW_REVISION_DETECTED,
+    Trigger.MANUAL: Reason.MANUAL_RECONCILE_REQUESTED,
+    Trigger.VARIABLES: Reason.VARIABLES_CHANGED,
+    Trigger.RETRY: Reason.RETRY_PLAN,
+    Trigger.SCHEDULED: Reason.SCHEDULED_RECONCILE,
+    Trigger.UNKNOWN: Reason.SCHEDULED_RECONCILE,
+}
+"""The reason a reset shows; a retry after a failed apply shows RetryApply instead."""
+
+_ORDER = tuple(Trigger)
+
+
+class Cause(Struct, frozen=True, kw_only=True):
+    """Why a run begins."""
+
+    trigger: Trigger
+    reason: Reason
+
+
+def higher(one: Trigger | None, other: Trigger) -> Trigger:
+    """Return the trigger of higher precedence."""
+    return other if one is None else min(one, other, key=_ORDER.index)
+
+
+def pending_revision(workspace: Workspace) -> str:
+    """Return the commit that the next or unfinished run will use, empty if nobody knows it yet (spec §6.2.3)."""
+    status, source = workspace.status, source_of(workspace)
+    run = status.current_run
+    continued = run is not None and run.source_key == source and status.phase is not Phase.APPLIED
+    candidates: Iterable[str] = (
+        workspace.spec.source.target_revision if is_git_sha(workspace.spec.source.target_revision) else "",
+        detected_revision(workspace),
+        run.revision if run is not None and continued else "",
+        status.observed_revision if status.observed_source == source else "",
+    )
+    return next((candidate for candidate in candidates if is_git_sha(candidate)), "")
+
+
+def refused_start(seen: Observation) -> bool:
+    """True if the last start was refused: Failed without a plan Job was never a run."""
+    return seen.phase is Phase.FAILED and not seen.run.plan_job
+
+
+def find_cause(seen: Observation) -> Cause | None:
+    """Return why a run begins now, in any phase that is neither Pending nor running; None if nothing calls for one."""
+    rows = (
+        (Trigger.CONFIGURATION, not seen.has_run or _configuration_changed(seen)),
+        (Trigger.REVISION, _new_revision(seen)),
+        (Trigger.MANUAL, _requested(seen)),
+    )
+    first = next((trigger for trigger, holds in rows if holds), None)
+    if first is not None:
+        return _named(first)
+    return _on_tick(seen)
+
+
+def _on_tick(seen: Observation) -> Cause | None:
+    if seen.phase not in TERMINAL or not schedule_of(seen).due:
+        return None
+    if seen.phase is Phase.APPLIED:
+        return _named(Trigger.SCHEDULED)
+    if seen.run.apply_job:
+        return Cause(trigger=Trigger.RETRY, reason=Reason.RETRY_APPLY)
+    return _named(Trigger.RETRY)
+
+
+def amendment_cause(seen: Observation) -> Trigger | None:
+    """Return the trigger that a waiting run is amended by, ``UNKNOWN`` if a revision only fills the gap, else None."""
+    revision = pending_revision(seen.subject)
+    if _configuration_changed(seen):
+        return Trigger.CONFIGURATION
+    if seen.run.revision and revision != seen.run.revision:
+        return Trigger.REVISION
+    if _requested(seen):
+        return Trigger.MANUAL
+    return Trigger.UNKNOWN if revision != seen.run.revision else None
+
+
+def _configuration_changed(seen: Observation) -> bool:
+    return not same_specification(seen.run.spec_hash, seen.subject, seen.project)
+
+
+def _new_revision(seen: Observation) -> bool:
+    workspace = seen.subject
+    detected = detected_revision(workspace)
+    attempted = seen.run.revision if refused_start(seen) else workspace.status.last_attempted_revision
+    if not detected or detected == attempted:
+        return False
+    if seen.phase in WITH_PLAN:
+        if seen.gated:
+            return workspace.spec.discard_stale_plan
+        return not execution_allowed(workspace.metadata.annotations)
+    return True
+
+
+def _requested(seen: Observation) -> bool:
+    request = read_annotations(seen.subject.metadata.annotations).request
+    return bool(request) and request != seen.run.request
+
+
+def _named(trigger: Trigger) -> Cause:
+    return Cause(trigger=trigger, reason=REASONS[trigger])
