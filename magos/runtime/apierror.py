@@ -47,8 +47,13 @@ class ApiError(MagosError):
 
     @property
     def conflict(self) -> bool:
-        """A precondition (resourceVersion, uid) does not hold any more: read again, decide again."""
-        return self.status == 409 and self.reason != "AlreadyExists"
+        """A precondition (resourceVersion, uid) does not hold any more: read again, decide again.
+
+        A patch that names another uid is answered with 422 for an immutable field; it is the same conflict.
+        """
+        if self.status == 409:
+            return self.reason != "AlreadyExists"
+        return self.status == 422 and any(cause.field == "metadata.uid" for cause in self.causes)
 
     @property
     def unauthorized(self) -> bool:
@@ -63,7 +68,7 @@ class ApiError(MagosError):
     @property
     def invalid(self) -> bool:
         """The object or the request is malformed or breaks the schema."""
-        return self.status in (400, 413, 415, 422)
+        return self.status in (400, 413, 415, 422) and not self.conflict
 
     @property
     def gone(self) -> bool:

@@ -3,7 +3,7 @@
 Rules, in force for every caller and nowhere else:
 
 1. The request's timeout bounds everything: waiting for a connection, retries and their pauses included.
-2. ``Retry-After`` with 429 is obeyed for every method (the server did nothing), with 5xx for reads only; at most
+2. ``Retry-After`` with 429 is obeyed for every method (the server did nothing), with 5xx but 504 for reads; at most
    ``RETRIES`` times and only where the pause fits into the timeout. A broken connection is retried for reads only.
    A write whose outcome is unknown is never sent again from here.
 3. 401 makes the credentials be obtained anew, and the request is sent once more.
@@ -85,6 +85,8 @@ class HttpTransport:
             async with asyncio.timeout(request.timeout):
                 return await self._persist(request, state)
         except TimeoutError:
+            if state.answer is not None:
+                return state.answer
             self._observer("<error>", request.method, self._host)
             message = f"{self._host} did not answer within {request.timeout:g} s"
             raise TransportError(message, sent=state.sent) from None
@@ -226,6 +228,8 @@ class _Attempts:
 
     def __init__(self, read: bool) -> None:
         self.sent = False
+        self.answer: HttpResponse | None = None
+        """The last refusal, which is the answer if time runs out before there is a better one."""
         self._read = read
         self._tries = 0
         self._rejected = False
@@ -246,9 +250,11 @@ class _Attempts:
         """Return the pause that the server asked for, None to take the answer as it is."""
         self._tries += 1
         text = response.headers.get("retry-after", "")
-        busy = response.status == 429 or (response.status >= 500 and self._read)
+        # 504 is the server's own timeout ("too large resource version" among others): the caller has to ask otherwise.
+        busy = response.status == 429 or (self._read and response.status >= 500 and response.status != 504)
         if not busy or not text.isdecimal() or self._tries > RETRIES:
             return None
+        self.answer = response
         return max(0.1, float(text))
 
 

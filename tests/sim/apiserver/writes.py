@@ -68,6 +68,10 @@ class Writer:
         """Apply a merge patch to the object (or its status) and return it as stored."""
         old = self._existing(resource, key)
         new = merge_patch(copy_of(old), patch)
+        uid = new["metadata"].get("uid")
+        if uid and uid != old["metadata"]["uid"]:
+            causes = [("metadata.uid", f'Invalid value: "{uid}": field is immutable')]
+            raise problems.invalid(resource.kind, key[1], causes, resource.group)
         return self._store(resource, old, new, subresource)
 
     def delete(self, resource: ResourceType, key: Key, options: Json, now: datetime) -> Json | None:
@@ -81,10 +85,11 @@ class Writer:
             if added not in finalizers:
                 finalizers.append(added)
         grace = _grace(resource, old, options)
-        if not finalizers and not grace:
+        # A namespace is held by its content; the collector ends it when that is gone.
+        if not finalizers and not grace and resource.plural != "namespaces":
             self.store.remove(resource, key)
             return None
-        if "deletionTimestamp" in metadata and (grace or metadata.get("finalizers")):
+        if "deletionTimestamp" in metadata:
             if not grace and metadata.get("deletionGracePeriodSeconds"):
                 new["metadata"]["deletionGracePeriodSeconds"] = 0
                 return self.store.put(resource, key, new)
@@ -126,7 +131,7 @@ class Writer:
         metadata["resourceVersion"] = before["resourceVersion"]
         if new == old:
             return old
-        ending = "deletionTimestamp" in metadata and not metadata.get("finalizers")
+        ending = "deletionTimestamp" in metadata and not metadata.get("finalizers") and resource.plural != "namespaces"
         if ending and not metadata.get("deletionGracePeriodSeconds"):
             self.store.remove(resource, key)
             return new
