@@ -189,7 +189,7 @@ def _claim(seen: Observation) -> tuple[Effect, ...] | Refused | Blocker:
     workspace, claim = seen.subject, seen.claim
     if claim is None:
         manifest = claim_manifest(workspace, seen.settings)
-        return (Create(kind=PERSISTENT_VOLUME_CLAIMS, manifest=manifest, unchanged=_unchanged(seen)),)
+        return (Create(kind=PERSISTENT_VOLUME_CLAIMS, manifest=manifest),)
     owner = controller_of(claim.metadata)
     if owner is None or owner.uid != workspace.metadata.uid:
         return Refused(reason=Reason.VOLUME_CONFLICT, message=foreign_claim(seen))

@@ -1,0 +1,275 @@
+"""The Project controller: permission for all members at once, unless a Rollout manages them (spec §6.3).
+
+1. A Rollout with the Project's name, whatever its state, means that no annotation of a member is touched (I8).
+2. Otherwise every member that waits is granted. The read that finds no Rollout is live and of the pass just before;
+   each grant is conditional on the version of the member that was judged.
+3. A grant is given at the earliest two seconds after creation of Project and member, so that a Rollout applied together
+   with them is seen first. Creation times are whole seconds: one more second makes up for what was cut off.
+"""
+
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from magos.api.annotations import EXECUTION_ALLOWED, TRUE, execution_allowed
+from magos.api.conditions import Standing, shorten, standing_conditions
+from magos.api.labels import FINALIZER
+from magos.api.phases import GRANTABLE, Phase
+from magos.api.project import PROJECTS, Project, ProjectStatus
+from magos.api.reasons import Reason
+from magos.api.rollout import ROLLOUTS
+from magos.api.timestamps import format_time, parse_time
+from magos.api.workspace import WORKSPACES, Workspace
+from magos.runtime.decision import (
+    AddFinalizer,
+    Decision,
+    Effect,
+    Event,
+    EventType,
+    LiveGet,
+    Outcome,
+    PatchAnnotations,
+    ProbeFailure,
+    Refusal,
+    RemoveFinalizer,
+    Request,
+    StatusPatch,
+    View,
+)
+
+__all__ = ["BY_PROJECT", "GRACE", "Observation", "observe", "project_index", "reconcile"]
+
+BY_PROJECT = "project"
+"""Index of Workspaces that the app must provide: ``project_index(namespace, spec.projectRef.name)``."""
+
+GRACE = timedelta(seconds=3)
+_LOOK_AGAIN = timedelta(minutes=1)
+
+
+def project_index(namespace: str, project: str) -> str:
+    """Return the index value under which the members of a Project are filed."""
+    return f"{namespace}/{project}"
+
+
+class Observation(Struct, frozen=True, kw_only=True):
+    """A Project, its members, and whether a Rollout of its name exists.
+
+    ``rollout`` is what the cache says; ``rollout_live`` what the API server said just now, None if it was not asked.
+    """
+
+    now: datetime
+    project: Project | None
+    members: tuple[Workspace, ...] = ()
+    rollout: bool = False
+    rollout_live: bool | None = None
+    stale: bool = False
+    refusal: Refusal | None = None
+    failure: ProbeFailure | None = None
+
+    @property
+    def managed(self) -> bool:
+        """True if a Rollout is known to exist; the live answer counts where there is one."""
+        return self.rollout if self.rollout_live is None else self.rollout_live
+
+
+def observe(request: Request, view: View, now: datetime) -> Observation:
+    """Collect what the Project named by ``request`` is judged by."""
+    namespace, name = request.namespace, request.name
+    fact = view.fact(LiveGet(ROLLOUTS, namespace, name))
+    answered = fact is not None and fact.failure is None
+    members = view.by_index(WORKSPACES, BY_PROJECT, project_index(namespace, name))
+    return Observation(
+        now=now,
+        project=view.get(PROJECTS, namespace, name),
+        members=tuple(each for each in members if each.metadata.deletion_timestamp is None),
+        rollout=view.get(ROLLOUTS, namespace, name) is not None,
+        rollout_live=(fact.value is not None) if fact is not None and answered else None,
+        stale=view.stale,
+        refusal=view.refusal,
+        failure=fact.failure if fact is not None else None,
+    )
+
+
+def reconcile(seen: Observation) -> Decision:
+    """Return the decision for one observation: total, deterministic and free of side effects."""
+    project = seen.project
+    if project is None:
+        return Decision(outcome=Outcome.GONE)
+    meta = project.metadata
+    if meta.deletion_timestamp is not None:
+        return _delete(seen, project)
+    if FINALIZER not in meta.finalizers and seen.refusal is None:
+        return Decision(
+            effects=(
+                AddFinalizer(
+                    kind=PROJECTS,
+                    namespace=meta.namespace,
+                    name=meta.name,
+                    resource_version=meta.resource_version,
+                    finalizer=FINALIZER,
+                ),
+            )
+        )
+    if seen.refusal is not None or seen.failure is not None:
+        return _trouble(seen, project)
+    if seen.managed:
+        message = f"Rollout {meta.namespace}/{meta.name} gives permission to the members, step by step."
+        return Decision(status=_status(seen, project, Phase.READY, Reason.MANAGED_BY_ROLLOUT, message))
+    return _orchestrate(seen, project)
+
+
+def _orchestrate(seen: Observation, project: Project) -> Decision:
+    """DefaultParallel: grant whoever waits and is old enough."""
+    cooling = _cooling_until(project)
+    if seen.rollout_live is None and seen.now < cooling:
+        status = _status(seen, project, Phase.FAILED, Reason.RECONCILE_ERROR, project.status.message)
+        return Decision(status=status, requeue_at=cooling, outcome=Outcome.WAITING)
+    message = f"All members may run in parallel; there is no Rollout {project.metadata.name}."
+    status = _status(seen, project, Phase.READY, Reason.DEFAULT_PARALLEL, message)
+    waiting = [member for member in seen.members if _wants_grant(member)]
+    ripe = [member for member in waiting if _ripe_at(project, member) <= seen.now]
+    unripe = [_ripe_at(project, member) for member in waiting if member not in ripe]
+    again = min(unripe, default=None)
+    if not ripe or seen.stale:
+        return Decision(status=status, requeue_at=again, outcome=Outcome.WAITING if waiting else Outcome.DONE)
+    if seen.rollout_live is None:
+        probe = LiveGet(ROLLOUTS, project.metadata.namespace, project.metadata.name)
+        return Decision(status=status, probes=(probe,), requeue_at=again, outcome=Outcome.WAITING)
+    granted = _rotated(ripe, seen.now)
+    return Decision(
+        status=status,
+        effects=tuple(_set_permission(member, TRUE) for member in granted),
+        events=tuple(
+            _event(member, "Granted", f"Project {project.metadata.name} allows execution.") for member in granted
+        ),
+        requeue_at=again,
+    )
+
+
+def _delete(seen: Observation, project: Project) -> Decision:
+    """Take back permission that nobody else manages, then let the Project go; the members stay."""
+    meta = project.metadata
+    if FINALIZER not in meta.finalizers:
+        return Decision(outcome=Outcome.GONE)
+    if seen.refusal is not None or seen.failure is not None:
+        text = _refusal_text(seen)
+        return Decision(
+            status=_status(seen, project, Phase.DELETING, Reason.DELETING, text),
+            requeue_at=seen.now + _LOOK_AGAIN,
+            outcome=Outcome.WAITING,
+        )
+    status = _status(seen, project, Phase.DELETING, Reason.DELETING, "Permission is taken back; the members are kept.")
+    if seen.rollout_live is None or seen.stale:
+        return Decision(status=status, probes=(LiveGet(ROLLOUTS, meta.namespace, meta.name),), outcome=Outcome.WAITING)
+    if status is not None:  # the status first, the release in a pass that judges the version it leaves behind
+        return Decision(status=status, probes=(LiveGet(ROLLOUTS, meta.namespace, meta.name),), outcome=Outcome.WAITING)
+    granted = () if seen.managed else tuple(m for m in seen.members if EXECUTION_ALLOWED in m.metadata.annotations)
+    release = RemoveFinalizer(
+        kind=PROJECTS,
+        namespace=meta.namespace,
+        name=meta.name,
+        resource_version=meta.resource_version,
+        finalizer=FINALIZER,
+    )
+    return Decision(
+        effects=(*(_set_permission(member, None) for member in granted), release),
+        events=tuple(_event(member, "Revoked", f"Project {meta.name} is being deleted.") for member in granted),
+    )
+
+
+def _trouble(seen: Observation, project: Project) -> Decision:
+    """Say what was refused. The other members' turn comes by itself: grants start with another member every second."""
+    status = _status(seen, project, Phase.FAILED, Reason.RECONCILE_ERROR, _refusal_text(seen))
+    return Decision(status=status, requeue_at=seen.now + _LOOK_AGAIN, outcome=Outcome.WAITING)
+
+
+def _cooling_until(project: Project) -> datetime:
+    """After a refusal the next try is a minute away: the status that tells of it must not bring it about at once."""
+    if project.status.reason != Reason.RECONCILE_ERROR:
+        return _created(None)
+    return _created(project.status.last_reconcile_time) + _LOOK_AGAIN
+
+
+def _refusal_text(seen: Observation) -> str:
+    if seen.refusal is not None:
+        refusal, effect = seen.refusal, seen.refusal.effect
+        target = effect.manifest.metadata.name if not hasattr(effect, "name") else effect.name
+        text = f"{type(effect).__name__} of {effect.kind.name} {target} was refused: {refusal.message.rstrip('.')}."
+    else:
+        reason = f"{seen.failure.reason}: {seen.failure.message}" if seen.failure is not None else "unknown"
+        text = f"Rollouts cannot be read: {reason}."
+    return f"{text} Check the rights of the project controller and admission policies."
+
+
+def _status(seen: Observation, project: Project, phase: Phase, reason: Reason, message: str) -> StatusPatch | None:
+    """Return the status write, None if it would say nothing new."""
+    old, meta = project.status, project.metadata
+    standing = Standing(phase=phase, reason=reason, message=message, generation=meta.generation)
+    desired: ProjectStatus = replace(
+        old,
+        phase=phase,
+        reason=str(reason),
+        message=shorten(message),
+        members=len(seen.members),
+        observed_generation=meta.generation,
+        conditions=standing_conditions(standing, old.conditions, seen.now),
+    )
+    if desired == old:
+        return None
+    return StatusPatch(
+        kind=PROJECTS,
+        namespace=meta.namespace,
+        name=meta.name,
+        resource_version=meta.resource_version,
+        observed=old,
+        desired=replace(desired, last_reconcile_time=format_time(seen.now)),
+    )
+
+
+def _wants_grant(member: Workspace) -> bool:
+    return member.status.phase in GRANTABLE and not execution_allowed(member.metadata.annotations)
+
+
+def _ripe_at(project: Project, member: Workspace) -> datetime:
+    """When both have existed long enough; without a readable creation time that is never before it is known."""
+    return max(_created(project.metadata.creation_timestamp), _created(member.metadata.creation_timestamp)) + GRACE
+
+
+def _created(text: str | None) -> datetime:
+    try:
+        return parse_time(text or "")
+    except ValueError:
+        return parse_time("1970-01-01T00:00:00Z")
+
+
+def _rotated(members: list[Workspace], now: datetime) -> list[Workspace]:
+    """Begin with another member from second to second: one whose grant is refused must not keep the others waiting."""
+    start = int(now.timestamp()) % len(members)
+    return members[start:] + members[:start]
+
+
+def _set_permission(member: Workspace, value: str | None) -> Effect:
+    meta = member.metadata
+    return PatchAnnotations(
+        kind=WORKSPACES,
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        annotations={EXECUTION_ALLOWED: value},
+        resource_version=meta.resource_version,
+    )
+
+
+def _event(member: Workspace, reason: str, note: str) -> Event:
+    meta = member.metadata
+    return Event(
+        regarding=WORKSPACES.ref(meta.namespace, meta.name),
+        uid=meta.uid,
+        type=EventType.NORMAL,
+        reason=reason,
+        action="Permit",
+        note=note,
+        api_version=WORKSPACES.api_version,
+        resource_version=meta.resource_version,
+    )
