@@ -3,11 +3,12 @@
 Promises:
 
 1. After a pass, the highest resourceVersion written per object (and the UIDs deleted) is remembered for the key.
-2. A key whose writes a cache has not passed yet is *parked*: no worker waits for it. An event or a bookmark that brings
-   the caches up to date releases it.
-3. A key parked for 5 s is looked up once at the API server: what the cache can never show (deleted meanwhile, outside
-   the informer's selector, history rewritten by a restore) no longer counts.
-4. A key parked for 30 s runs with ``view.stale`` set, and goes on running so until the caches have caught up.
+2. A key that is wanted before the caches have passed its writes is *parked*: no worker waits for it. An event or a
+   bookmark that brings the caches up to date releases it.
+3. A write that no cache has shown for 5 s is looked up once at the API server: what can never be shown (deleted
+   meanwhile, outside the informer's selector, history rewritten by a restore) no longer counts, and the key runs, for
+   no event will ever wake it.
+4. After 30 s the key runs with ``view.stale`` set, and goes on running so until the caches have caught up.
 5. A write with unknown outcome is looked up at once; what is found is what the caches have to show.
 
 Answers of writes never enter a cache: only their versions are used. Kinds that no informer watches never gate.
@@ -35,10 +36,10 @@ from magos.runtime.workqueue import Key
 __all__ = ["LOOK_AFTER", "STALE_AFTER", "Gate", "Standing", "Write"]
 
 LOOK_AFTER = 5.0
-"""Seconds parked until the API server itself is asked."""
+"""Seconds after a write until the API server itself is asked about it."""
 
 STALE_AFTER = 30.0
-"""Seconds parked until the key runs with a stale view."""
+"""Seconds after a write until the key runs with a stale view."""
 
 
 class Write(Struct, frozen=True, kw_only=True):
@@ -72,13 +73,13 @@ class _Slot(NamedTuple):
 
 
 class _Entry:
-    """What one key waits for, and since when."""
+    """What the caches have to show one key, and since when; ``waiting`` if the key was wanted meanwhile."""
 
-    __slots__ = ("parked_at", "priority", "waiting", "writes")
+    __slots__ = ("priority", "since", "waiting", "writes")
 
-    def __init__(self) -> None:
+    def __init__(self, since: float) -> None:
         self.writes: dict[_Slot, Write] = {}
-        self.parked_at: float | None = None
+        self.since = since
         self.priority = Priority.CHANGE
         self.waiting = False
 
@@ -98,7 +99,7 @@ class Gate:
         self._release = release
         self._informers = {each.kind.resource: each for each in informers}
         self._entries: dict[Key, _Entry] = {}
-        self._parked: dict[str, set[Key]] = {resource: set() for resource in self._informers}
+        self._open: dict[str, set[Key]] = {resource: set() for resource in self._informers}
         self._look: deque[tuple[float, Key, _Entry]] = deque()
         self._expire: deque[tuple[float, Key, _Entry]] = deque()
         self._unknown: list[tuple[Key, _Entry]] = []
@@ -113,38 +114,36 @@ class Gate:
 
     def record(self, key: Key, writes: Iterable[Write]) -> None:
         """Remember what the pass of ``key`` wrote; writes no informer will ever show are dropped here."""
-        for write in writes:
-            informer = self._informers.get(write.kind.resource)
-            if informer is None or (informer.namespace and informer.namespace != write.namespace):
-                continue
-            entry = self._entries.setdefault(key, _Entry())
+        shown = [write for write in writes if self._is_shown(write)]
+        if not shown:
+            return
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = _Entry(self._clock.monotonic())
+            self._look.append((entry.since + LOOK_AFTER, key, entry))
+            self._expire.append((entry.since + STALE_AFTER, key, entry))
+        for write in shown:
             slot = _Slot(write.kind.resource, write.namespace, write.name, write.gone)
             known = entry.writes.get(slot)
             if known and not write.unknown and is_older(write.resource_version, known.resource_version):
                 continue
             entry.writes[slot] = write
+            self._open[slot.resource].add(key)
             if write.unknown:
                 self._unknown.append((key, entry))
-                self._wake.set()
+        self._settle(key, entry)
+        self._wake.set()
 
     def enter(self, key: Key, priority: Priority) -> Standing:
-        """Tell whether ``key`` may run now; if not, it is parked and released with ``priority`` later."""
+        """Tell whether ``key`` may run now; if not, it is released with ``priority`` later."""
         entry = self._entries.get(key)
         if entry is None or self._settle(key, entry):
             return Standing.READY
-        now = self._clock.monotonic()
-        if entry.parked_at is None:
-            entry.parked_at = now
-            self._look.append((now + LOOK_AFTER, key, entry))
-            self._expire.append((now + STALE_AFTER, key, entry))
-            self._wake.set()
-        if now - entry.parked_at >= STALE_AFTER:
-            self._unpark(key, entry)
+        if self._clock.monotonic() - entry.since >= STALE_AFTER:
+            entry.waiting = False
             return Standing.STALE
         entry.waiting = True
         entry.priority = priority
-        for slot in entry.writes:
-            self._parked[slot.resource].add(key)
         return Standing.PARKED
 
     async def run(self) -> None:
@@ -164,26 +163,27 @@ class Gate:
             group.start_soon(self._look_up, key, entry)
         while self._look and self._look[0][0] <= now:
             _, key, entry = self._look.popleft()
-            if self._is_current(key, entry):
+            if self._entries.get(key) is entry:
                 group.start_soon(self._look_up, key, entry)
         while self._expire and self._expire[0][0] <= now:
             _, key, entry = self._expire.popleft()
-            if self._is_current(key, entry) and entry.waiting:
-                self._unpark(key, entry)
+            if self._entries.get(key) is entry:
                 self._release(key, entry.priority)
 
     async def _look_up(self, key: Key, entry: _Entry) -> None:
+        never_shown = False
         for slot, write in list(entry.writes.items()):
             informer = self._informers[slot.resource]
             try:
                 live = await self._live(informer, write)
             except ApiError:
-                # Not lost: the key stays parked and runs with a stale view at the latest after STALE_AFTER.
+                # Not lost: the key runs with a stale view after STALE_AFTER at the latest.
                 continue
             if entry.writes.get(slot) is write:
                 self._judge(entry, slot, live)
-        if self._is_current(key, entry):
-            self._recheck(key, entry)
+                never_shown |= slot not in entry.writes
+        if self._entries.get(key) is entry:
+            self._recheck(key, entry, wanted=never_shown)
 
     async def _live(self, informer: Informer[Any], write: Write) -> ObjectMeta | None:
         """Return the object as this informer would be shown it: same kind, same selector."""
@@ -210,24 +210,30 @@ class Gate:
             entry.writes[slot] = replace(write, unknown=False)
 
     def _progressed(self, resource: str) -> None:
-        for key in list(self._parked[resource]):
+        for key in list(self._open[resource]):
             self._recheck(key, self._entries[key])
 
-    def _recheck(self, key: Key, entry: _Entry) -> None:
-        waiting = entry.waiting
-        if self._settle(key, entry) and waiting:
+    def _recheck(self, key: Key, entry: _Entry, *, wanted: bool = False) -> None:
+        wanted = wanted or entry.waiting
+        if self._settle(key, entry) and wanted:
             self._release(key, entry.priority)
 
     def _settle(self, key: Key, entry: _Entry) -> bool:
+        """Strike off what the caches have shown; tell whether nothing is left."""
         for slot in [slot for slot, write in entry.writes.items() if self._seen(write)]:
             del entry.writes[slot]
-            if all(other.resource != slot.resource for other in entry.writes):
-                self._parked[slot.resource].discard(key)
-        if entry.writes:
+        left = {slot.resource for slot in entry.writes}
+        for resource, keys in self._open.items():
+            if resource not in left:
+                keys.discard(key)
+        if left:
             return False
-        self._unpark(key, entry)
         del self._entries[key]
         return True
+
+    def _is_shown(self, write: Write) -> bool:
+        informer = self._informers.get(write.kind.resource)
+        return informer is not None and informer.namespace in ("", write.namespace)
 
     def _seen(self, write: Write) -> bool:
         cache = self._informers[write.kind.resource].cache
@@ -237,11 +243,3 @@ class Gate:
             return not is_older(cache.resource_version, write.resource_version)
         held = cache.get(write.namespace, write.name)
         return held is None or held.metadata.uid != write.uid or held.metadata.deletion_timestamp is not None
-
-    def _unpark(self, key: Key, entry: _Entry) -> None:
-        entry.waiting = False
-        for keys in self._parked.values():
-            keys.discard(key)
-
-    def _is_current(self, key: Key, entry: _Entry) -> bool:
-        return self._entries.get(key) is entry

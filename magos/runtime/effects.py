@@ -12,6 +12,7 @@ Promises, besides the order rule that stands in ``decision.py``:
 from collections.abc import Callable
 from typing import Any, Protocol, assert_never
 
+import structlog
 from msgspec import Struct
 
 from magos.api.meta import ObjectMeta, Resource, controller_of
@@ -35,6 +36,8 @@ from magos.runtime.statusdiff import merge_patch
 from magos.runtime.view import Caches
 
 __all__ = ["Executor", "Step", "StepObserver"]
+
+_log = structlog.get_logger(__name__)
 
 
 class Step(Struct, frozen=True):
@@ -104,6 +107,10 @@ class Executor:
                 message=str(stop),
                 retry_after=stop.wait,
             )
+        except Exception as error:  # noqa: BLE001 - reported as an end, like every other failure
+            # A bug. What was written before it still counts, or the next pass would judge without seeing it.
+            _log.exception("effect raised", outcome=decision.outcome)
+            return Applied(end=End.FAILED, writes=tuple(ledger.writes), message=f"{type(error).__name__}: {error}")
         for event in decision.events:
             self._emit(event)
         return Applied(writes=tuple(ledger.writes))

@@ -1,0 +1,296 @@
+"""Runs a reconciler over the keys its sources wake: the only loop of a controller.
+
+Promises:
+
+1. A key is never with two workers. A pass sees all caches at one instant, the facts it asked for, and a refusal once.
+2. A pass never sees caches older than the key's own acknowledged writes, unless its view says ``stale``.
+3. How a pass ended decides what comes next, and nothing else does:
+
+   ============  ==================================================================================
+   complete      failures forgotten; the appointment is what the decision says, none if it says none
+   with probes   the probes are answered and the key runs again at once, at most 8 times in a row
+   refused       the key runs again at once and sees the refusal; if it asks for the same again, back-off
+   conflict      again soon, once the caches have moved; not an error, no back-off
+   transient     back-off; an appointment that stands is kept
+   failed        the same, and it is logged as an error; so is an exception of the reconciler
+   fenced        nothing: the process is about to end
+   ============  ==================================================================================
+
+4. No error of one key ends a worker, and no worker waits for a cache.
+"""
+
+import itertools
+import random
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Protocol
+
+import anyio
+import structlog
+from msgspec import Struct, field
+
+from magos.api.meta import Kind
+from magos.runtime.apierror import ApiError
+from magos.runtime.client import ApiClient
+from magos.runtime.clock import Clock
+from magos.runtime.consistency import Gate, Standing
+from magos.runtime.decision import Decision, Fact, Outcome, Probe, Reconciler, Refusal, Request
+from magos.runtime.effects import Executor
+from magos.runtime.endings import Applied, End
+from magos.runtime.informer import Change, Informer
+from magos.runtime.probes import ProbeHandler, ProbeRegistry
+from magos.runtime.sources import Source
+from magos.runtime.view import Caches, CacheView
+from magos.runtime.workqueue import Item, Key, QueueObserver, ShutDown, WorkQueue
+
+__all__ = ["Controller", "ControllerSpec", "Machinery", "PassObserver", "PassReport", "Result"]
+
+ROUNDS = 8
+"""Passes in a row that may bring the next one at once (probes, refusals)."""
+
+CONFLICT_BASE = 0.005
+CONFLICT_CAP = 1.0
+LONGEST_APPOINTMENT = 3600.0
+"""Appointments are wall times and kept on the monotonic clock: a pass an hour notices when the wall clock was set."""
+
+SHORTEST_APPOINTMENT = 0.01
+_PAD = 0.001  # so that rounding between the two clocks does not bring the pass just before its time
+
+
+class ControllerSpec(Struct, frozen=True, kw_only=True):
+    """What an app says about one controller. ``probes`` are the handlers of its domain's probe types."""
+
+    name: str
+    kind: Kind[Any]
+    reconcile: Reconciler
+    sources: Sequence[Source[Any]]
+    workers: int = 8
+    probes: Mapping[type[Probe], ProbeHandler] = field(default_factory=dict)
+
+
+class Machinery(Struct, frozen=True, kw_only=True):
+    """What the controllers of one process share."""
+
+    client: ApiClient
+    clock: Clock
+    rng: random.Random
+    informers: Sequence[Informer[Any]]
+    caches: Caches
+    executor: Executor
+
+
+class Result(StrEnum):
+    """How a pass is counted; the values are those of controller-runtime's metrics."""
+
+    SUCCESS = "success"
+    REQUEUE_AFTER = "requeue_after"
+    REQUEUE = "requeue"
+    ERROR = "error"
+
+
+class PassReport(Struct, frozen=True, kw_only=True):
+    """One pass as told to observers; ``seconds`` of work, writes included, waiting in the queue not."""
+
+    controller: str
+    key: Key
+    result: Result
+    seconds: float
+    outcome: Outcome | None = None
+    writes: int = 0
+    error: str = ""
+
+
+class PassObserver(Protocol):
+    """Is told of every pass, synchronously."""
+
+    def passed(self, report: PassReport) -> None:
+        """One pass has ended."""
+        ...
+
+
+class _Carry(Struct, frozen=True):
+    """What one pass hands to the next of the same key."""
+
+    probes: tuple[Probe, ...] = ()
+    refusal: Refusal | None = None
+    rounds: int = 0
+
+
+_NOTHING = _Carry()
+
+
+class Controller:
+    """See the module."""
+
+    def __init__(
+        self,
+        spec: ControllerSpec,
+        machinery: Machinery,
+        *,
+        observers: Sequence[PassObserver] = (),
+        queue_observers: Sequence[QueueObserver] = (),
+    ) -> None:
+        self.spec = spec
+        self.name = spec.name
+        self._clock = machinery.clock
+        self._caches = machinery.caches
+        self._executor = machinery.executor
+        self._observers = tuple(observers)
+        self._probes = ProbeRegistry(machinery.client, machinery.clock, spec.probes)
+        self.queue = WorkQueue(machinery.clock, machinery.rng, spec.name, queue_observers)
+        self._gate = Gate(machinery.client, machinery.clock, machinery.informers, self.queue.add)
+        self._carry: dict[Key, _Carry] = {}
+        self._conflicts: dict[Key, int] = {}
+        self._serial = itertools.count(1)
+        self._stopping = False
+        self._log = structlog.get_logger(__name__).bind(controller=spec.name)
+        for source in spec.sources:
+            source.informer.add_handler(self._handler(source))
+
+    async def run(self) -> None:
+        """Work until ``stop`` was called and every worker has finished its pass; cancel it to stop at once."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._gate.run, name=f"{self.name} gate")
+            async with anyio.create_task_group() as workers:
+                for number in range(self.spec.workers):
+                    workers.start_soon(self._work, name=f"{self.name} worker {number}")
+            group.cancel_scope.cancel()
+
+    def stop(self) -> None:
+        """Start no pass any more; those under way are finished."""
+        self._stopping = True
+        self.queue.shut_down()
+
+    def stuck(self, limit: float) -> tuple[Key, ...]:
+        """Return the keys that a worker has had for longer than ``limit`` seconds."""
+        return tuple(key for key, seconds in self.queue.running() if seconds > limit)
+
+    @property
+    def parked(self) -> int:
+        """Number of keys that wait until the caches have seen their writes."""
+        return self._gate.parked
+
+    def _handler(self, source: Source[Any]) -> Callable[[Change[Any]], None]:
+        own = source.informer.kind == self.spec.kind
+
+        def on_change(change: Change[Any]) -> None:
+            woken = source.wakes(change)
+            if woken is None:
+                return
+            keys, priority = woken
+            changed = own and _spec_changed(change)
+            for key in keys:
+                if changed:
+                    self.queue.forget(key)
+                self.queue.add(key, priority)
+
+        return on_change
+
+    async def _work(self) -> None:
+        while True:
+            try:
+                item = await self.queue.get()
+            except ShutDown:
+                return
+            try:
+                while await self._round(item) and not self._stopping:
+                    pass
+            finally:
+                self.queue.done(item.key)
+
+    async def _round(self, item: Item) -> bool:
+        """Do one pass; tell whether the next one of the same key follows at once."""
+        standing = self._gate.enter(item.key, item.priority)
+        if standing is Standing.PARKED:
+            return False
+        carry = self._carry.pop(item.key, _NOTHING)
+        started = self._clock.monotonic()
+        decision: Decision | None = None
+        try:
+            facts = await self._probes.answer(carry.probes) if carry.probes else {}
+            decision = self._decide(item, carry, facts, stale=standing is Standing.STALE)
+            applied = await self._executor.apply(decision)
+        except ApiError as error:
+            applied = Applied(end=End.TRANSIENT, message=error.message)
+        except Exception as error:  # noqa: BLE001 - no error of one key ends a worker
+            self._log.exception("reconcile raised", namespace=item.key.namespace, name=item.key.name)
+            applied = Applied(end=End.FAILED, message=f"{type(error).__name__}: {error}")
+        self._gate.record(item.key, applied.writes)
+        follows, result = self._conclude(item.key, carry, decision, applied)
+        self._report(item, result, started, decision, applied)
+        return follows
+
+    def _decide(self, item: Item, carry: _Carry, facts: Mapping[Probe, Fact], *, stale: bool) -> Decision:
+        view = CacheView(self._caches, facts=facts, refusal=carry.refusal, stale=stale)
+        key = item.key
+        request = Request(namespace=key.namespace, name=key.name, priority=item.priority, attempt=item.attempt)
+        return self.spec.reconcile(request, view, self._clock.now())
+
+    def _conclude(self, key: Key, carry: _Carry, decision: Decision | None, applied: Applied) -> tuple[bool, Result]:
+        """Do what the table says; tell whether the key runs again at once."""
+        if applied.end is End.COMPLETE and decision is not None:
+            self._conflicts.pop(key, None)
+            if decision.probes:
+                return self._follow(key, _Carry(probes=decision.probes, rounds=carry.rounds + 1))
+            self.queue.forget(key)
+            self._appoint(key, decision.requeue_at)
+            return False, Result.SUCCESS if decision.requeue_at is None else Result.REQUEUE_AFTER
+        if applied.end is End.CONFLICT:
+            self._soon(key)
+            return False, Result.REQUEUE
+        if applied.refusal is not None and (carry.refusal is None or carry.refusal.effect != applied.refusal.effect):
+            return self._follow(key, _Carry(refusal=applied.refusal, rounds=carry.rounds + 1))
+        if applied.end is not End.FENCED:
+            self.queue.retry(key)
+        return False, Result.ERROR
+
+    def _soon(self, key: Key) -> None:
+        """Come back after a conflict: usually the gate holds the key until the caches have moved anyway."""
+        times = self._conflicts.get(key, 0)
+        self._conflicts[key] = times + 1
+        delay = min(CONFLICT_CAP, CONFLICT_BASE * 2.0 ** min(times, 16))
+        self.queue.add_at(key, self._clock.monotonic() + delay)
+
+    def _follow(self, key: Key, carry: _Carry) -> tuple[bool, Result]:
+        if carry.rounds >= ROUNDS:
+            self._log.error("reconcile does not come to an end", namespace=key.namespace, name=key.name, rounds=ROUNDS)
+            self.queue.retry(key)
+            return False, Result.ERROR
+        self._carry[key] = carry
+        return True, Result.REQUEUE
+
+    def _appoint(self, key: Key, at: datetime | None) -> None:
+        self.queue.cancel_appointment(key)
+        if at is not None:
+            delay = (at - self._clock.now()).total_seconds() + _PAD
+            delay = min(max(delay, SHORTEST_APPOINTMENT), LONGEST_APPOINTMENT)
+            self.queue.add_at(key, self._clock.monotonic() + delay)
+
+    def _report(self, item: Item, result: Result, started: float, decision: Decision | None, applied: Applied) -> None:
+        report = PassReport(
+            controller=self.name,
+            key=item.key,
+            result=result,
+            seconds=self._clock.monotonic() - started,
+            outcome=decision.outcome if decision else None,
+            writes=len(applied.writes),
+            error=applied.message,
+        )
+        for observer in self._observers:
+            observer.passed(report)
+        serial = next(self._serial)
+        if result is not Result.ERROR and not applied.writes:
+            return
+        log = self._log.bind(
+            namespace=item.key.namespace, name=item.key.name, reconcile_id=serial, end=applied.end.value
+        )
+        if result is Result.ERROR:
+            log.warning("reconcile failed", error=applied.message, attempt=item.attempt + 1)
+        else:
+            log.info("reconciled", writes=len(applied.writes), outcome=report.outcome, seconds=round(report.seconds, 6))
+
+
+def _spec_changed(change: Change[Any]) -> bool:
+    old, new = change.old, change.new
+    return old is not None and new is not None and old.metadata.generation != new.metadata.generation
