@@ -15,7 +15,7 @@ There is no scheduler, no kubelet and no cloud: pods stay Pending until somebody
 
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -41,6 +41,8 @@ from magos.local.processes import ChildProcess, ProcessFailed, ProcessSpec, runn
 __all__ = ["ControlPlane", "free_ports"]
 
 _STOP_GRACE: Final = 3.0  # the API server lingers while watches are open; nothing of it outlives the data folder
+_PROBE_SECONDS: Final = 3.0
+_ATTEMPTS: Final = 3
 _TOKEN_SECONDS: Final = 24 * 3600
 _T = TypeVar("_T")
 
@@ -100,9 +102,19 @@ class ControlPlane:
         return tuple(self._children)
 
     async def __aenter__(self) -> Self:
-        async with AsyncExitStack() as stack:
-            await self._start(stack)
-            self._stack = stack.pop_all()
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                async with AsyncExitStack() as stack:
+                    await self._start(stack)
+                    self._stack = stack.pop_all()
+            except ProcessFailed as error:
+                self._children.clear()
+                # A free port was taken by somebody else before our process could bind it.
+                if attempt == _ATTEMPTS or "address already in use" not in str(error):
+                    raise
+                self._ports = Ports(*free_ports(4))
+            else:
+                break
         return self
 
     async def __aexit__(
@@ -144,13 +156,16 @@ class ControlPlane:
         For a task beside the work, so that a dead control plane is reported as what it is.
         """
         while True:
-            for child in self._children:
-                if child.returncode is not None:
-                    raise ProcessFailed(
-                        f"{child.name} ended with status {child.returncode} while in use; the end of its log "
-                        f"{child.spec.log_file}:\n{await child.tail()}"
-                    )
+            await self._raise_if_ended()
             await anyio.sleep(0.5)
+
+    async def _raise_if_ended(self) -> None:
+        for child in self._children:
+            if child.returncode is not None:
+                raise ProcessFailed(
+                    f"{child.name} ended with status {child.returncode} though nobody stopped it; the end of its log "
+                    f"{child.spec.log_file}:\n{await child.tail()}"
+                )
 
     async def _start(self, stack: AsyncExitStack) -> None:
         layout, tokens = await anyio.to_thread.run_sync(self._prepare)
@@ -204,12 +219,13 @@ class ControlPlane:
         self._children.append(child)
         return child
 
-    def _answers(self, path: str) -> Any:
+    def _answers(self, path: str) -> Callable[[], Awaitable[bool]]:
         client = _started(self._client)
 
         async def probe() -> bool:
+            await self._raise_if_ended()  # with a dead etcd the API server would wait in vain
             try:
-                return (await client.get(path)).is_success
+                return (await client.get(path, timeout=_PROBE_SECONDS)).is_success
             except httpx.TransportError:
                 return False
 

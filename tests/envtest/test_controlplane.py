@@ -2,9 +2,12 @@
 
 import json
 import os
+import signal
+import socket
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 
 from magos.errors import MagosError
@@ -128,6 +131,40 @@ async def test_a_server_that_cannot_start_is_reported_with_the_end_of_its_log(tm
         async with ControlPlane(bad, tmp_path / "data"):
             pass
     assert not _processes_in(tmp_path)
+
+
+@pytest.mark.anyio
+async def test_an_etcd_that_cannot_start_is_named_and_not_waited_for(tmp_path: Path) -> None:
+    assets = await anyio.to_thread.run_sync(_assets)
+    broken = tmp_path / "etcd"
+    broken.write_text("#!/bin/sh\necho 'disk is full'\nexit 4\n")
+    broken.chmod(0o755)
+    bad = msgspec.structs.replace(assets, etcd=broken)
+    with pytest.raises(ProcessFailed, match=r"(?s)etcd ended with status 4.*disk is full"):
+        async with ControlPlane(bad, tmp_path / "data"):
+            pass
+    assert not _processes_in(tmp_path)
+
+
+@pytest.mark.anyio
+async def test_a_port_that_somebody_took_meanwhile_is_exchanged(tmp_path: Path) -> None:
+    assets = await anyio.to_thread.run_sync(_assets)
+    plane = ControlPlane(assets, tmp_path)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", int(plane.url.rpartition(":")[2])))
+        taken.listen()
+        async with plane:
+            assert await plane.request("GET", "/version")
+
+
+@pytest.mark.anyio
+async def test_a_process_that_dies_in_use_is_reported_to_whoever_watches(tmp_path: Path) -> None:
+    assets = await anyio.to_thread.run_sync(_assets)
+    async with ControlPlane(assets, tmp_path) as plane:
+        manager = plane.processes[2]
+        manager.send_signal(signal.SIGKILL)
+        with anyio.fail_after(20), pytest.raises(ProcessFailed, match=r"kube-controller-manager ended with status -9"):
+            await plane.watch_processes()
 
 
 def _assets() -> ControlPlaneAssets:
