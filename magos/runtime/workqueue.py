@@ -177,7 +177,9 @@ class WorkQueue:
                 await getter
             except asyncio.CancelledError:
                 if not getter.done() or getter.cancelled():
-                    self._getters.remove(getter)
+                    # A wake-up between the cancellation and now has already skipped and dropped it.
+                    if getter in self._getters:
+                        self._getters.remove(getter)
                 elif self._ready:
                     self._wake()  # this wake-up was meant for a worker that goes on
                 raise
