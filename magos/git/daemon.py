@@ -25,6 +25,12 @@ class DaemonClient(TCPGitClient):
         super().__init__(host, port, thin_packs=False, quiet=True)
         self._address = (host, port)
         self._deadline = deadline
+        self._connections: list[Protocol] = []
+
+    def close(self) -> None:
+        """Close the connections, also those that broke off before the conversation began."""
+        for connection in self._connections:
+            connection.close()
 
     def _connect(
         self, cmd: bytes, path: str | bytes, protocol_version: int | None = None
@@ -43,4 +49,5 @@ class DaemonClient(TCPGitClient):
         version = 2 if protocol_version is None else protocol_version
         host = b"host=" + self._address[0].encode()
         packets.send_cmd(b"git-" + cmd, target, host, *([b"", b"version=%d" % version] if version else []))
+        self._connections.append(packets)
         return packets, lambda: False, None

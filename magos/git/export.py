@@ -9,8 +9,9 @@ import os
 from pathlib import Path
 
 import msgspec
+from dulwich.errors import ObjectFormatException
 from dulwich.object_store import DiskObjectStore
-from dulwich.objects import Blob, Commit, ObjectID, ShaFile, Tree
+from dulwich.objects import Blob, Commit, ObjectID, ShaFile, Tree, parse_tree
 
 from magos.git.errors import GitError, GitReason
 from magos.git.paths import TreePath, display, link_leaves_tree, name_problem
@@ -26,6 +27,9 @@ _LFS_LONGEST = 1024  # the LFS specification: a pointer file is smaller
 _CONVERSIONS = (b"eol=crlf", b"working-tree-encoding=")
 _MOST_WARNINGS = 20
 _LONGEST_LINK = 4095
+_SHA_BYTES = 20
+
+_Entries = list[tuple[bytes, int, ObjectID]]
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -65,22 +69,22 @@ class _Plan:
         self._fetch = fetch
 
     def add_commit(self, source: Source, sha: GitSHA, prefix: TreePath) -> None:
-        commit = source.store[ObjectID(sha.encode())]
+        commit = _look_up(source.store, ObjectID(sha.encode()))
         if not isinstance(commit, Commit):
             raise self.refusal(prefix, f"is recorded as {sha}, which is not a commit")
-        root = self._tree(source.store, commit.tree, prefix)
+        root = self._entries(source.store, commit.tree, prefix)
         modules = self._declared(source, root, prefix)
         pending = [(prefix, root)]
         while pending:
-            path, tree = pending.pop()
-            pending += self._add_tree(source, path, tree, modules, len(prefix))
+            path, entries = pending.pop()
+            pending += self._add_entries(source, path, entries, modules, len(prefix))
 
-    def _add_tree(
-        self, source: Source, parent: TreePath, tree: Tree, modules: dict[bytes, str], base: int
-    ) -> list[tuple[TreePath, Tree]]:
+    def _add_entries(
+        self, source: Source, parent: TreePath, entries: _Entries, modules: dict[bytes, str], base: int
+    ) -> list[tuple[TreePath, _Entries]]:
         seen: set[bytes] = set()
-        subtrees: list[tuple[TreePath, Tree]] = []
-        for name, mode, sha in tree.iteritems():
+        subtrees: list[tuple[TreePath, _Entries]] = []
+        for name, mode, sha in entries:
             path = (*parent, name)
             self._check(path, duplicate=name in seen)
             seen.add(name)
@@ -91,7 +95,7 @@ class _Plan:
                 self.links[path] = self._link_target(source.store, path, sha)
             elif kind == _DIRECTORY:
                 self.directories.append(path)
-                subtrees.append((path, self._tree(source.store, sha, path)))
+                subtrees.append((path, self._entries(source.store, sha, path)))
             elif kind == _SUBMODULE:
                 self.directories.append(path)
                 self._add_submodule(source, path, modules.get(b"/".join(path[base:])), git_sha(sha.decode()))
@@ -128,23 +132,30 @@ class _Plan:
             if link_leaves_tree(path, self.links):
                 raise self.refusal(path, f"is a link that leaves the repository ({display((self.links[path],))})")
 
-    def _declared(self, source: Source, root: Tree, prefix: TreePath) -> dict[bytes, str]:
-        name = b".gitmodules"
-        if name not in root:
-            return {}
-        mode, sha = root[name]
-        if mode & _KIND != _REGULAR:
-            raise self.refusal((*prefix, name), "is not a regular file")
-        try:
-            return declared_urls(self.blob(source.store, sha, (*prefix, name)).data)
-        except ValueError as error:
-            raise self.refusal((*prefix, name), f"cannot be read: {error}") from error
+    def _declared(self, source: Source, root: _Entries, prefix: TreePath) -> dict[bytes, str]:
+        for name, mode, sha in root:
+            if name != b".gitmodules":
+                continue
+            path = (*prefix, name)
+            if mode & _KIND != _REGULAR:
+                raise self.refusal(path, "is not a regular file")
+            try:
+                return declared_urls(self.blob(source.store, sha, path).data)
+            except ValueError as error:
+                raise self.refusal(path, f"cannot be read: {error}") from error
+        return {}
 
-    def _tree(self, store: DiskObjectStore, sha: ObjectID, path: TreePath) -> Tree:
-        found = _look_up(store, sha)
-        if not isinstance(found, Tree):
-            raise self.refusal(path, f"refers to {sha.decode()}, which is missing or no directory")
-        return found
+    def _entries(self, store: DiskObjectStore, sha: ObjectID, path: TreePath) -> _Entries:
+        """Return the entries as they are stored: the library's own tree object hides a name that occurs twice."""
+        try:
+            kind, raw = store.get_raw(sha)
+            if kind == Tree.type_num:
+                return [
+                    (name, mode, ObjectID(entry)) for name, mode, entry in parse_tree(raw, _SHA_BYTES, strict=False)
+                ]
+        except (KeyError, ValueError, ObjectFormatException) as error:
+            raise self.refusal(path, f"refers to {sha.decode()}, which is missing or damaged") from error
+        raise self.refusal(path, f"refers to {sha.decode()}, which is no directory")
 
     def blob(self, store: DiskObjectStore, sha: ObjectID, path: TreePath) -> Blob:
         found = _look_up(store, sha)

@@ -15,11 +15,11 @@ from urllib.parse import urljoin
 from urllib.request import getproxies, proxy_bypass
 
 import urllib3
-from dulwich.client import HTTPUnauthorized, Urllib3HttpGitClient
+from dulwich.client import Urllib3HttpGitClient
 from urllib3.exceptions import HTTPError
 from urllib3.util import make_headers, parse_url
 
-from magos.git.credentials import Credentials
+from magos.git.credentials import CredentialKind, Credentials
 from magos.git.deadline import Deadline
 from magos.git.errors import GitError, GitReason
 from magos.git.url import Origin, RepoURL, Scheme, strip_userinfo
@@ -41,13 +41,16 @@ class SmartHTTPClient(Urllib3HttpGitClient):
         self._deadline = deadline
         self._proxies = getproxies()
         self._managers: dict[str | None, urllib3.PoolManager] = {}
+        self._responses: list[urllib3.BaseHTTPResponse] = []
         self._ssl = _ssl_context(url, credentials)
         login = credentials.basic_auth()
         self._login = make_headers(basic_auth=":".join(login))["authorization"] if login else None
         super().__init__(str(url), pool_manager=self._manager(str(url)), thin_packs=False, quiet=True)
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections, also those of answers that were not read to the end."""
+        for response in self._responses:
+            response.close()
         for manager in self._managers.values():
             manager.clear()
 
@@ -92,7 +95,7 @@ class SmartHTTPClient(Urllib3HttpGitClient):
         remaining = self._deadline.remaining()
         timeout = urllib3.Timeout(connect=min(_CONNECT_SECONDS, remaining), read=min(_READ_SECONDS, remaining))
         try:
-            return self._manager(url).request(
+            response = self._manager(url).request(
                 "GET" if data is None else "POST",
                 url,
                 headers=headers,
@@ -104,6 +107,8 @@ class SmartHTTPClient(Urllib3HttpGitClient):
             )
         except HTTPError as error:
             raise self._unreachable(error) from error
+        self._responses.append(response)
+        return response
 
     def _redirected(self, source: str, location: str, *, is_first: bool) -> str:
         target = urljoin(source, location)
@@ -127,7 +132,13 @@ class SmartHTTPClient(Urllib3HttpGitClient):
             return
         response.close()
         if response.status == 401:
-            raise HTTPUnauthorized(response.headers.get("WWW-Authenticate"), url)
+            host = parse_url(url).host
+            kind = CredentialKind.BASIC if self._login else CredentialKind.NONE
+            raise GitError(
+                GitReason.GIT_AUTHENTICATION_FAILED,
+                f"{host} did not accept {kind} for {self._repo} (HTTP 401);"
+                " check the repository Secret: label, repoURL equality, username and password",
+            )
         if response.status == 403:
             raise GitError(
                 GitReason.GIT_AUTHENTICATION_FAILED,

@@ -5,12 +5,13 @@ The module imports the Git library and is itself imported lazily.
 
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import IO, Any
 
 from dulwich.client import SSHGitClient, SSHVendor, SubprocessWrapper
+from dulwich.protocol import Protocol
 
 from magos.git.credentials import DEFAULT_USERNAME, Credentials
 from magos.git.deadline import Deadline
@@ -27,16 +28,39 @@ def ssh_client(
 ) -> Iterator[tuple[SSHGitClient, Path]]:
     """Yield a client and the log that explains its failures; files go to ``private``, processes end with the block."""
     files = SSHFiles.write(private, credentials)
-    with _OpenSSH(files, deadline, check_host_key=not credentials.insecure_ignore_host_key) as vendor:
-        client = SSHGitClient(
-            url.host,
-            port=url.port,
-            username=url.user or DEFAULT_USERNAME,
-            vendor=vendor,
-            thin_packs=False,
-            quiet=True,
-        )
+    vendor = _OpenSSH(files, deadline, check_host_key=not credentials.insecure_ignore_host_key)
+    client = _Client(
+        url.host,
+        port=url.port,
+        username=url.user or DEFAULT_USERNAME,
+        vendor=vendor,
+        thin_packs=False,
+        quiet=True,
+    )
+    try:
         yield client, files.stderr
+    finally:
+        vendor.end_all()  # first, because closing a connection waits for its process
+        client.close()
+
+
+class _Client(SSHGitClient):
+    """Closes its connections, also those that broke off before the conversation began."""
+
+    def __init__(self, host: str, **options: Any) -> None:
+        super().__init__(host, **options)
+        self._connections: list[Protocol] = []
+
+    def close(self) -> None:
+        for connection in self._connections:
+            connection.close()
+
+    def _connect(
+        self, cmd: bytes, path: str | bytes, protocol_version: int | None = None
+    ) -> tuple[Protocol, Callable[[], bool], IO[bytes] | None]:
+        opened = super()._connect(cmd, path, protocol_version)
+        self._connections.append(opened[0])
+        return opened
 
 
 class _OpenSSH(SSHVendor):
@@ -48,17 +72,11 @@ class _OpenSSH(SSHVendor):
         self._arguments = ssh_arguments(files, check_host_key=check_host_key)
         self._running: list[tuple[subprocess.Popen[bytes], threading.Timer]] = []
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def end_all(self) -> None:
         """End and reap every client that still runs."""
         for process, timer in self._running:
             timer.cancel()
             _kill(process)
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None and not pipe.closed:
-                    pipe.close()
             process.wait()
             timer.join()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import msgspec
-from dulwich.client import GitClient, HTTPUnauthorized
+from dulwich.client import GitClient
 from dulwich.errors import (
     ApplyDeltaError,
     ChecksumMismatch,
@@ -24,7 +24,7 @@ from dulwich.errors import (
 from dulwich.object_store import DiskObjectStore
 from dulwich.objects import ObjectID
 
-from magos.git.credentials import CredentialKind, Credentials
+from magos.git.credentials import Credentials
 from magos.git.daemon import DaemonClient
 from magos.git.deadline import Deadline
 from magos.git.errors import GitError, GitReason
@@ -144,13 +144,6 @@ class Remote:
             raise error
         if self._deadline.expired():
             raise self._deadline.error() from error
-        if isinstance(error, HTTPUnauthorized):
-            kind = CredentialKind.BASIC if self.access.credentials.basic_auth() else CredentialKind.NONE
-            raise GitError(
-                GitReason.GIT_AUTHENTICATION_FAILED,
-                f"{url.host} did not accept {kind} for {url} (HTTP 401);"
-                " check the repository Secret: label, repoURL equality, username and password",
-            ) from error
         if isinstance(error, _CORRUPT):
             raise GitError(GitReason.GIT_FAILED, f"{url} sent a corrupt pack ({error}); try again") from error
         if isinstance(error, NotGitRepository):

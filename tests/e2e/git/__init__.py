@@ -1,0 +1,1 @@
+"""Real Git servers against our client."""

@@ -1,0 +1,207 @@
+"""SSH with the real OpenSSH on both sides: keys, host keys, ports, and what the module download may reach."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from magos.git.credentials import Credentials
+from magos.git.errors import GitReason
+from magos.git.gitaccess import git_environment
+from magos.git.lsremote import LsRemoteRequest, ls_remote
+from magos.git.url import parse
+from tests.e2e.git.conftest import SCHEMES, Clones
+from tests.e2e.git.servers import HTTPServer, Repository, SSHServer, free_port, git, http_server, ssh_server
+
+
+@pytest.fixture(scope="session")
+def old_sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SSHServer]:
+    """A server that drops GIT_PROTOCOL, so speaks v0 and serves the tips of references only."""
+    with ssh_server(tmp_path_factory.mktemp("old-sshd"), accept_env=False) as running:
+        yield running
+
+
+@pytest.fixture
+def access(sshd: SSHServer) -> Credentials:
+    return Credentials(ssh_private_key=sshd.private_key, known_hosts=sshd.host_key)
+
+
+def test_a_repository_behind_a_port_is_fetched_with_the_key_of_the_secret(
+    clone: Clones, repository: Repository, sshd: SSHServer, access: Credentials, history: list[str]
+) -> None:
+    url = sshd.url(repository.bare)
+    assert clone(url, credentials=access).revision == history[5]
+    assert clone(url, "trunk", history[2], credentials=access).revision == history[2]
+    assert ls_remote(LsRemoteRequest(url, "trunk", SCHEMES, access)).sha == history[5]
+
+
+@pytest.mark.parametrize("repair", ["crlf", "no-newline", "cr"])
+def test_a_key_with_damaged_line_ends_is_repaired(
+    clone: Clones, repository: Repository, sshd: SSHServer, history: list[str], repair: str
+) -> None:
+    key = {
+        "crlf": sshd.private_key.replace("\n", "\r\n"),
+        "no-newline": sshd.private_key.rstrip("\n"),
+        "cr": sshd.private_key.replace("\n", "\r"),
+    }[repair]
+    credentials = Credentials(ssh_private_key=key, known_hosts=sshd.host_key)
+    assert clone(sshd.url(repository.bare), credentials=credentials).revision == history[5]
+
+
+def test_an_unknown_host_key_is_told_with_type_fingerprint_and_advice(
+    clone: Clones, repository: Repository, sshd: SSHServer
+) -> None:
+    error = clone.fails(sshd.url(repository.bare), credentials=Credentials(ssh_private_key=sshd.private_key))
+    assert error.reason is GitReason.UNKNOWN_HOST_KEY
+    assert f"[127.0.0.1]:{sshd.port} is not known: ssh-ed25519 {sshd.fingerprint}" in error.message
+    assert "known_hosts" in error.message
+
+
+def test_a_changed_host_key_is_refused(
+    clone: Clones, repository: Repository, sshd: SSHServer, old_sshd: SSHServer
+) -> None:
+    other = old_sshd.host_key.replace(str(old_sshd.port), str(sshd.port))
+    credentials = Credentials(ssh_private_key=sshd.private_key, known_hosts=other)
+    error = clone.fails(sshd.url(repository.bare), credentials=credentials)
+    assert error.reason is GitReason.UNKNOWN_HOST_KEY
+    assert "has changed" in error.message
+    assert sshd.fingerprint in error.message
+
+
+def test_checking_can_be_switched_off_for_one_repository_only_by_its_secret(
+    clone: Clones, repository: Repository, sshd: SSHServer, history: list[str]
+) -> None:
+    credentials = Credentials(ssh_private_key=sshd.private_key, insecure_ignore_host_key=True)
+    assert clone(sshd.url(repository.bare), credentials=credentials).revision == history[5]
+
+
+def test_a_missing_wrong_or_unreadable_key_is_an_authentication_failure(
+    clone: Clones, repository: Repository, sshd: SSHServer, old_sshd: SSHServer
+) -> None:
+    url = sshd.url(repository.bare)
+    for key, words in (
+        (None, "no credentials"),
+        (old_sshd.private_key, "the SSH key of the repository Secret"),
+        ("not a key", "cannot be read"),
+    ):
+        credentials = Credentials(ssh_private_key=key, known_hosts=sshd.host_key)
+        error = clone.fails(url, credentials=credentials)
+        assert error.reason is GitReason.GIT_AUTHENTICATION_FAILED, error
+        assert words in error.message
+
+
+def test_a_missing_repository_and_a_closed_port_are_git_failures(
+    clone: Clones, root: Path, sshd: SSHServer, access: Credentials
+) -> None:
+    missing = clone.fails(sshd.url(root / "nothing.git"), credentials=access)
+    assert missing.reason is GitReason.GIT_FAILED
+    assert "nothing.git" in missing.message
+    port = free_port()
+    closed = clone.fails(f"ssh://git@127.0.0.1:{port}/x", credentials=access)
+    assert closed.reason is GitReason.GIT_FAILED
+    assert "refused" in closed.message
+
+
+def test_a_server_that_refuses_commits_behind_its_tips_is_deepened_to_the_pinned_one(
+    clone: Clones, repository: Repository, old_sshd: SSHServer
+) -> None:
+    credentials = Credentials(ssh_private_key=old_sshd.private_key, known_hosts=old_sshd.host_key)
+    shas = [repository.commit({"main.tf": str(number)}, push=False) for number in range(40)]
+    git(repository.work, "tag", "-a", "-m", "x", "v1", shas[20])
+    repository.push()
+    url = old_sshd.url(repository.bare)
+    for target, revision, expected in (
+        ("trunk", shas[30], 30), ("trunk", shas[2], 2), ("v1", None, 20), (shas[5], None, 5),
+    ):  # fmt: skip
+        assert clone(url, target, revision, credentials=credentials).revision == shas[expected]
+        assert clone.read("main.tf") == str(expected)
+
+
+def test_a_commit_of_another_branch_is_not_behind_the_target_reference(
+    clone: Clones, repository: Repository, old_sshd: SSHServer, history: list[str]
+) -> None:
+    credentials = Credentials(ssh_private_key=old_sshd.private_key, known_hosts=old_sshd.host_key)
+    git(repository.work, "checkout", "-q", "-b", "side", history[0])
+    side = repository.commit({"main.tf": "side"})
+    repository.commit({"main.tf": "tip"})
+    url = old_sshd.url(repository.bare)
+    error = clone.fails(url, "trunk", side, credentials=credentials)
+    assert error.reason is GitReason.REVISION_NOT_FOUND
+    assert clone.fails(url, "nope", side, credentials=credentials).reason is GitReason.REVISION_NOT_FOUND
+    assert clone(url, side, credentials=credentials).revision == side, "a full SHA as target looks at every branch"
+
+
+class Modules:
+    """Runs ``git ls-remote`` as the module download would."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.count = 0
+
+    def __call__(self, url: str, repository: str, credentials: Credentials) -> subprocess.CompletedProcess[str]:
+        self.count += 1
+        private = self.folder / f"access-{self.count}"
+        private.mkdir(mode=0o700)
+        environment = git_environment(parse(repository), credentials, ("https", "http", "ssh"), private)
+        assert all(path.stat().st_mode & 0o077 == 0 for path in private.iterdir())
+        assert not any("hunter22" in value or "PRIVATE" in value for value in environment.values())
+        return subprocess.run(
+            ["git", "ls-remote", url],
+            env={"PATH": os.environ["PATH"], "HOME": str(private), **environment},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+
+@pytest.fixture
+def modules(tmp_path: Path) -> Modules:
+    return Modules(tmp_path)
+
+
+def test_module_download_gets_the_password_on_the_repository_origin_only(
+    modules: Modules, root: Path, server: HTTPServer
+) -> None:
+    for name in ("app.git", "mods.git"):
+        Repository(root, name).commit({"main.tf": ""})
+    server.login = ("alice", "hunter22")
+    login = Credentials(username="alice", password="hunter22")
+    repository = f"{server.url}/app.git"
+    assert modules(f"{server.url}/mods.git", repository, login).returncode == 0
+    with http_server(root) as other:
+        other.login = ("alice", "hunter22")
+        refused = modules(f"{other.url}/app.git", repository, login)
+        assert refused.returncode != 0
+        assert {authorization for _, authorization in other.seen} == {None}
+        server.redirects["/away"] = f"{other.url}/app.git"
+        assert modules(f"{server.url}/away", repository, login).returncode != 0
+        assert {authorization for _, authorization in other.seen} == {None}
+    assert modules(f"{server.url}/mods.git", repository, Credentials()).returncode != 0, "and never asks"
+
+
+def test_module_download_gets_the_key_on_the_repository_host_and_port_only(
+    modules: Modules, repository: Repository, sshd: SSHServer, old_sshd: SSHServer, history: list[str]
+) -> None:
+    both = f"{sshd.host_key}\n{old_sshd.host_key}"
+    access = Credentials(ssh_private_key=sshd.private_key, known_hosts=both)
+    mine = modules(sshd.url(repository.bare), sshd.url(repository.bare), access)
+    assert mine.returncode == 0, mine.stderr
+    assert history[5] in mine.stdout
+    key_of_other = Credentials(ssh_private_key=old_sshd.private_key, known_hosts=both)
+    other_port = modules(old_sshd.url(repository.bare), sshd.url(repository.bare), key_of_other)
+    assert "Permission denied" in other_port.stderr
+    unknown = modules(
+        sshd.url(repository.bare), sshd.url(repository.bare), Credentials(ssh_private_key=sshd.private_key)
+    )
+    assert "Host key verification failed" in unknown.stderr
+
+
+def test_module_download_uses_no_other_protocol_and_no_configuration(modules: Modules, repository: Repository) -> None:
+    refused = modules(str(repository.bare), "https://example.org/x", Credentials())
+    assert "not allowed" in refused.stderr
+    refused = modules("ext::sh -c true", "https://example.org/x", Credentials())
+    assert refused.returncode != 0
