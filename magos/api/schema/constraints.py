@@ -80,6 +80,8 @@ FIELDS: Mapping[tuple[type, str], FieldRules] = {
     (NameReference, "name"): text(253),
     (KeyReference, "name"): text(253),
     (KeyReference, "key"): text(253),
+    # A default inside a list makes every `kubectl apply` of an object without it look like a change.
+    (KeyReference, "optional"): FieldRules(default=False),
     (LabelSelector, "match_labels"): FieldRules(
         keywords={"maxProperties": 16},
         rules=(Rule(f"self.all(k, {_is_key('k')} && {_is_value('self[k]')})", _LABEL_RULE),),
@@ -199,6 +201,7 @@ FIELDS: Mapping[tuple[type, str], FieldRules] = {
     (WorkspaceStatus, "policy_violations"): FieldRules(keywords={"maxItems": 50}),
     (AwaitingApproval, "since"): _DATE_TIME,
     (Approval, "at"): _DATE_TIME,
+    (RunRecord, "trigger"): FieldRules(default=False),
     (RunRecord, "started_at"): _DATE_TIME,
     (RunRecord, "finished_at"): _DATE_TIME,
 }

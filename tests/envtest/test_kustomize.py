@@ -1,0 +1,233 @@
+"""What is deployed, against the real API server: it applies cleanly, twice, and grants no more than the spec says."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from magos.errors import MagosError
+from magos.local.kubectl import Kubectl
+from tests.envtest.cluster import Cluster
+
+_ROOT = Path(__file__).parents[2]
+_BASE = _ROOT / "deploy" / "kustomize" / "base"
+_TENANT = _ROOT / "deploy" / "kustomize" / "components" / "tenant"
+_SAMPLES = _ROOT / "samples"
+_SYSTEM = "magos-system"
+
+
+@pytest.fixture(scope="module")
+def deployed(control_plane: Cluster) -> Cluster:
+    """The control plane with ``deploy/kustomize/base`` applied; other tests may rely on it, so it stays."""
+    control_plane.kubectl.run("apply", f"--kustomize={_BASE}")
+    return control_plane
+
+
+def _built(kubectl: Kubectl, folder: Path) -> list[dict[str, Any]]:
+    return [dict(document) for document in yaml.safe_load_all(kubectl.run("kustomize", str(folder)))]
+
+
+def _may(cluster: Cluster, account: str, request: str, namespace: str) -> bool:
+    """Ask the API server; ``request`` is ``<verb> <resource>[.<group>][/<subresource>][=<name>]``."""
+    verb, _, rest = request.partition(" ")
+    rest, _, name = rest.partition("=")
+    rest, _, subresource = rest.partition("/")
+    resource, _, group = rest.partition(".")
+    attributes = {
+        "namespace": namespace,
+        "verb": verb,
+        "group": group,
+        "resource": resource,
+        "subresource": subresource,
+        "name": name,
+    }
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": f"system:serviceaccount:{_SYSTEM}:{account}",
+            "groups": ["system:serviceaccounts", f"system:serviceaccounts:{_SYSTEM}", "system:authenticated"],
+            "resourceAttributes": attributes,
+        },
+    }
+    answer = cluster.request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    return bool(answer["status"].get("allowed", False))
+
+
+def _each(verbs: str, *resources: str) -> list[str]:
+    return [f"{verb} {resource}" for resource in resources for verb in verbs.split()]
+
+
+_READ = "get list watch"
+_WRITE = "create update patch delete deletecollection"
+_MAGOS = ("workspaces.magosproject.io", "projects.magosproject.io", "rollouts.magosproject.io")
+
+ALLOWED: list[tuple[str, str, str]] = [
+    *(
+        ("magos-workspace", request, "team-a")
+        for request in (
+            *_each(f"{_READ} patch update", "workspaces.magosproject.io"),
+            *_each("get patch update", "workspaces.magosproject.io/status"),
+            *_each("update", "workspaces.magosproject.io/finalizers"),
+            *_each(_READ, "projects.magosproject.io", "variablesets.magosproject.io"),
+            *_each(f"{_READ} create patch delete", "jobs.batch"),
+            *_each(f"{_READ} create", "persistentvolumeclaims"),
+            *_each(f"{_READ} delete", "pods"),
+            *_each("get", "pods/log"),
+            *_each(_READ, "secrets", "validatingpolicies.policies.kyverno.io"),
+            *_each(f"{_READ} create delete", "configmaps"),
+            *_each(f"{_READ} create patch", "events.events.k8s.io"),
+        )
+    ),
+    *(
+        ("magos-project", request, "team-a")
+        for request in (
+            *_each(f"{_READ} patch update", "projects.magosproject.io"),
+            *_each("get patch update", "projects.magosproject.io/status"),
+            *_each("update", "projects.magosproject.io/finalizers"),
+            *_each(_READ, "rollouts.magosproject.io"),
+            *_each(f"{_READ} patch", "workspaces.magosproject.io"),
+            *_each("create patch", "events.events.k8s.io"),
+        )
+    ),
+    *(
+        (f"magos-{name}", request, _SYSTEM)
+        for name in ("workspace", "project")
+        for request in (
+            "create leases.coordination.k8s.io",
+            *_each("get update patch", f"leases.coordination.k8s.io={name}-controller"),
+        )
+    ),
+    ("magos-workspace", "update configmaps=magos-outbox-x", _SYSTEM),
+]
+
+DENIED: list[tuple[str, str, str]] = [
+    *(
+        ("magos-workspace", request, "team-a")
+        for request in (
+            *_each("create delete", "workspaces.magosproject.io"),
+            *_each(_WRITE, "projects.magosproject.io", "rollouts.magosproject.io", "variablesets.magosproject.io"),
+            *_each(_WRITE, "secrets", "serviceaccounts", "roles.rbac.authorization.k8s.io"),
+            *_each("update patch delete", "persistentvolumeclaims"),
+            *_each("create update patch", "pods"),
+            *_each("create", "pods/exec", "pods/eviction", "serviceaccounts/token"),
+            *_each("update patch", "configmaps"),
+            *_each("get list create", "leases.coordination.k8s.io"),
+            "deletecollection jobs.batch",
+        )
+    ),
+    *(
+        ("magos-project", request, "team-a")
+        for request in (
+            *_each("create update delete", "workspaces.magosproject.io"),
+            *_each("patch update", "workspaces.magosproject.io/status"),
+            *_each("create delete", "projects.magosproject.io"),
+            *_each(_WRITE, "rollouts.magosproject.io"),
+            *_each(f"{_READ} {_WRITE}", "jobs.batch", "secrets", "pods", "configmaps", "persistentvolumeclaims"),
+        )
+    ),
+    ("magos-workspace", "update leases.coordination.k8s.io=project-controller", _SYSTEM),
+    ("magos-project", "update leases.coordination.k8s.io=workspace-controller", _SYSTEM),
+    *(
+        ("magos-job", request, namespace)
+        for namespace in (_SYSTEM, "team-a")
+        for request in _each(f"{_READ} {_WRITE}", *_MAGOS, "secrets", "configmaps", "pods", "jobs.batch")
+    ),
+]
+
+
+def test_the_base_is_idempotent(deployed: Cluster) -> None:
+    again = deployed.kubectl.run("apply", f"--kustomize={_BASE}").splitlines()
+    assert again
+    assert [line for line in again if not line.endswith(" unchanged")] == []
+
+
+def test_every_controller_has_what_its_duty_takes(deployed: Cluster) -> None:
+    assert [case for case in ALLOWED if not _may(deployed, case[0], case[1], case[2])] == []
+
+
+def test_no_account_has_more_than_its_duty_takes(deployed: Cluster) -> None:
+    assert [case for case in DENIED if _may(deployed, case[0], case[1], case[2])] == []
+
+
+def test_kubectl_says_the_same_about_the_project_controller(deployed: Cluster) -> None:
+    user = f"--as=system:serviceaccount:{_SYSTEM}:magos-project"
+    answers = {
+        " ".join(question): deployed.kubectl.run("auth", "can-i", *question, user, check=False).strip()
+        for question in (("patch", "workspaces.magosproject.io"), ("create", "jobs.batch"), ("get", "secrets"))
+    }
+    assert answers == {"patch workspaces.magosproject.io": "yes", "create jobs.batch": "no", "get secrets": "no"}
+
+
+def test_the_controllers_pods_are_admitted_under_restricted(deployed: Cluster) -> None:
+    deployments = [item for item in _built(deployed.kubectl, _BASE) if item["kind"] == "Deployment"]
+    assert {item["metadata"]["name"] for item in deployments} == {"magos-workspace", "magos-project"}
+    for item in deployments:
+        template = item["spec"]["template"]
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": item["metadata"]["name"], "labels": template["metadata"]["labels"]},
+            "spec": template["spec"],
+        }
+        deployed.request("POST", f"/api/v1/namespaces/{_SYSTEM}/pods?dryRun=All", pod)
+
+
+def test_an_unrestricted_pod_is_not_admitted_beside_them(deployed: Cluster) -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "root"},
+        "spec": {"containers": [{"name": "a", "image": "a"}]},
+    }
+    with pytest.raises(MagosError, match="restricted"):
+        deployed.request("POST", f"/api/v1/namespaces/{_SYSTEM}/pods?dryRun=All", pod)
+
+
+def test_an_image_tag_reaches_the_runner_image_too(kubectl: Kubectl) -> None:
+    workspace = next(
+        item
+        for item in _built(kubectl, _BASE)
+        if item["kind"] == "Deployment" and item["metadata"]["name"] == "magos-workspace"
+    )
+    container = workspace["spec"]["template"]["spec"]["containers"][0]
+    environment = {entry["name"]: entry.get("value") for entry in container["env"]}
+    tag = container["image"].partition(":")[2]
+    assert tag
+    assert environment["MAGOS_JOB_IMAGE"] == f"magos-job:{tag}"
+
+
+def test_a_tenant_namespace_gets_the_runners_account(control_plane: Cluster, namespace: str, tmp_path: Path) -> None:
+    content = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "namespace": namespace,
+        "components": [os.path.relpath(_TENANT, tmp_path)],
+    }
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(content))
+    control_plane.kubectl.run("apply", f"--kustomize={tmp_path}")
+    account = control_plane.request("GET", f"/api/v1/namespaces/{namespace}/serviceaccounts/magos-job")
+    assert account["automountServiceAccountToken"] is False
+
+
+def test_crds_and_samples_apply_twice_without_a_change(control_plane: Cluster) -> None:
+    for folder in (_ROOT / "crds", _SAMPLES, _SAMPLES / "promotion"):
+        control_plane.kubectl.run("apply", f"--filename={folder}")
+    for folder in (_ROOT / "crds", _SAMPLES, _SAMPLES / "promotion"):
+        again = control_plane.kubectl.run("apply", f"--filename={folder}").splitlines()
+        assert [line for line in again if not line.endswith(" unchanged")] == []
+    control_plane.kubectl.run("delete", "--wait=false", f"--filename={_SAMPLES / '00-namespace.yaml'}")
+
+
+def test_the_crds_are_a_kustomization_of_their_own(kubectl: Kubectl) -> None:
+    assert _names(_built(kubectl, _ROOT / "crds")) == {
+        f"{plural}.magosproject.io" for plural in ("projects", "rollouts", "variablesets", "workspaces")
+    }
+    assert not any(item["kind"] == "CustomResourceDefinition" for item in _built(kubectl, _BASE))
+
+
+def _names(items: Iterable[dict[str, Any]]) -> set[str]:
+    return {item["metadata"]["name"] for item in items}
