@@ -12,8 +12,8 @@ Rules:
 ``lane`` and ``timeout`` (seconds, for the whole exchange) can be given with each call; ``on`` fixes other defaults.
 """
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import Any, TypedDict, TypeVar, Unpack
 from urllib.parse import quote
 
@@ -207,7 +207,8 @@ class ApiClient:
             async with self._transport.stream(request) as stream:
                 if stream.status != 200:
                     raise _refusal(what, await _error_response(stream), write=False)
-                yield _events(kind, stream, query.get("interner"))
+                async with aclosing(_events(kind, stream, query.get("interner"))) as events:
+                    yield events
         except TransportError as error:
             raise _no_answer(what, error, write=False) from error
         except StreamCorrupt as error:
@@ -297,7 +298,7 @@ class ApiClient:
 
 async def _events(
     kind: Kind[R], stream: HttpStream, interner: Interner | None
-) -> AsyncIterator[tuple[WatchEvent[R], ...]]:
+) -> AsyncGenerator[tuple[WatchEvent[R], ...], None]:
     splitter = LineSplitter()
     async for chunk in stream.chunks:
         lines = splitter.feed(chunk)

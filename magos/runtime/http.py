@@ -14,8 +14,8 @@ Rules, in force for every caller and nowhere else:
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
@@ -120,8 +120,8 @@ class HttpTransport:
     @asynccontextmanager
     async def stream(self, request: HttpRequest) -> AsyncIterator[HttpStream]:
         """Open a stream; leaving the context closes it."""
-        async with self._opened(request) as response:
-            yield HttpStream(status=response.status, headers=_headers(response), chunks=_chunks(response, self._host))
+        async with self._opened(request) as response, aclosing(_chunks(response, self._host)) as chunks:
+            yield HttpStream(status=response.status, headers=_headers(response), chunks=chunks)
 
     @asynccontextmanager
     async def _opened(self, request: HttpRequest) -> AsyncIterator["aiohttp.ClientResponse"]:
@@ -258,7 +258,7 @@ class _Attempts:
         return max(0.1, float(text))
 
 
-async def _chunks(response: "aiohttp.ClientResponse", host: str) -> AsyncIterator[bytes]:
+async def _chunks(response: "aiohttp.ClientResponse", host: str) -> AsyncGenerator[bytes, None]:
     chunks = response.content.iter_any()
     while True:
         with _translated(host):

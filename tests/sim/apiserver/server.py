@@ -3,8 +3,8 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -180,7 +180,8 @@ class SimTransport:
         server.note(request, self._user, 200)
         self._watches.append(watch)
         try:
-            yield HttpStream(status=200, headers={}, chunks=self._chunks(watch))
+            async with aclosing(self._chunks(watch)) as chunks:
+                yield HttpStream(status=200, headers={}, chunks=chunks)
         finally:
             self._watches.remove(watch)
             server.close_watch(watch)
@@ -195,9 +196,8 @@ class SimTransport:
         for watch in self._watches:
             watch.silence()
 
-    async def _chunks(self, watch: Watch) -> AsyncIterator[bytes]:
-        chunks = watch.chunks()
-        try:
+    async def _chunks(self, watch: Watch) -> AsyncGenerator[bytes, None]:
+        async with aclosing(watch.chunks()) as chunks:
             while True:
                 try:
                     with anyio.fail_after(INACTIVITY_SECONDS):
@@ -208,8 +208,6 @@ class SimTransport:
                     raise TransportError(f"the stream was silent for {INACTIVITY_SECONDS} s", sent=True) from None
                 await self._server.pause()
                 yield chunk
-        finally:
-            await chunks.aclose()  # type: ignore[attr-defined]
 
     async def _travel(self, *, sent: bool) -> None:
         await self._server.pause()

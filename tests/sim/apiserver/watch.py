@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,7 +127,7 @@ class Watch:
         self._lines.append(_line("BOOKMARK", body))
         self._wake.set()
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
         """Yield the stream in chunks cut anywhere."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self.request.seconds

@@ -1,0 +1,179 @@
+"""The last known state of all objects of one kind, as the API server told it.
+
+Promises:
+
+1. ``replace`` swaps everything at once and returns exactly what differs: deletions first, then the rest by key. What a
+   relist merely repeats (same uid and version) is not a change.
+2. An event that is not newer than what the cache has already seen changes nothing: duplicates and late arrivals can
+   neither roll an object back nor bring a deleted one to life.
+3. Another uid under a known name is a deletion and a creation, two changes.
+4. ``resource_version`` is the newest version that the cache reflects, bookmarks included: any write at or before it has
+   been seen. It never falls except by ``replace``, because the server may have been restored from a backup.
+5. Only the API server's lists and watches enter; answers to our own writes never do.
+6. An object that cannot be decoded keeps its last decodable state as long as it is the same object (``undecodable``
+   tells which ones are behind).
+
+Objects are frozen and handed out as they are.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Generic, TypeAlias, TypeVar
+
+from msgspec import Struct
+
+from magos.api.meta import Kind, ObjectMeta, Resource
+from magos.runtime.codec import Undecodable, WatchEvent, WatchType
+from magos.runtime.indexer import Indexer, IndexFunction, ObjectKey
+from magos.runtime.resourceversion import is_older
+
+__all__ = ["Cache", "Change"]
+
+R = TypeVar("R", bound=Resource)
+
+
+class Change(Struct, Generic[R], frozen=True, kw_only=True):
+    """One object's step: ``old`` None is an appearance, ``new`` None a disappearance (deleted, or deselected).
+
+    ``initial`` marks what a handler is told only because it starts to listen.
+    """
+
+    old: R | None
+    new: R | None
+    initial: bool = False
+
+
+Changes: TypeAlias = list[Change[R]]
+
+
+class Cache(Generic[R]):
+    """See the module. Not thread-safe: one loop owns it."""
+
+    def __init__(self, kind: Kind[R], indexers: Mapping[str, IndexFunction[R]] | None = None) -> None:
+        self.kind = kind
+        self.undecodable: dict[ObjectKey, Undecodable] = {}
+        self._objects: dict[ObjectKey, R] = {}
+        self._indexer: Indexer[R] = Indexer(indexers or {})
+        self._functions = dict(indexers or {})
+        self._version = ""
+        self._sorted: dict[str | None, tuple[R, ...]] = {}
+
+    @property
+    def resource_version(self) -> str:
+        """The watermark of rule 4; empty before the first list."""
+        return self._version
+
+    def __len__(self) -> int:
+        """Return the number of objects."""
+        return len(self._objects)
+
+    def get(self, namespace: str, name: str) -> R | None:
+        """Return the object or None."""
+        return self._objects.get((namespace, name))
+
+    def list(self, namespace: str | None = None) -> tuple[R, ...]:
+        """Return the objects of a namespace (None: of all) in the order of their keys."""
+        found = self._sorted.get(namespace)
+        if found is None:
+            keys = sorted(key for key in self._objects if namespace is None or key[0] == namespace)
+            found = self._sorted[namespace] = tuple(self._objects[key] for key in keys)
+        return found
+
+    def by_index(self, index: str, value: str) -> tuple[R, ...]:
+        """Return the objects filed under ``value``, in the order of their keys."""
+        return tuple(self._objects[key] for key in self._indexer.keys(index, value))
+
+    def indices(self) -> dict[str, dict[str, frozenset[ObjectKey]]]:
+        """Return a copy of all indices, for tests and debugging."""
+        return self._indexer.snapshot()
+
+    def replace(self, items: Iterable[R], undecodable: Iterable[Undecodable], version: str) -> Changes[R]:
+        """Become exactly the listed state and return what differs from before."""
+        old, objects = self._objects, {_key(item.metadata): item for item in items}
+        self.undecodable = {_key(bad.metadata): bad for bad in undecodable}
+        for key, bad in self.undecodable.items():
+            kept = old.get(key)
+            if kept is not None and kept.metadata.uid == bad.metadata.uid:
+                objects[key] = kept
+        indexer: Indexer[R] = Indexer(self._functions)
+        for key, item in objects.items():
+            indexer.update(key, None, item)
+        self._objects, self._indexer, self._version = objects, indexer, version
+        self._sorted.clear()
+        return _difference(old, objects)
+
+    def apply(self, events: Iterable[WatchEvent[R]]) -> Changes[R]:
+        """Take in a batch of watch events and return the changes they made, in their order."""
+        changes: Changes[R] = []
+        for event in events:
+            if event.type is WatchType.BOOKMARK or event.type is WatchType.UNKNOWN:
+                self._advance(event.resource_version)
+            elif event.resource_version and not self._news(event.resource_version):
+                continue
+            else:
+                changes += self._take(event)
+                self._advance(event.resource_version)
+        return changes
+
+    def _take(self, event: WatchEvent[R]) -> Changes[R]:
+        if event.undecodable is not None:
+            return self._take_undecodable(event.undecodable, deleted=event.type is WatchType.DELETED)
+        if event.object is None:
+            return []
+        key = _key(event.object.metadata)
+        self.undecodable.pop(key, None)
+        old = self._objects.get(key)
+        if event.type is WatchType.DELETED:
+            return self._put(key, old, None)
+        if old is not None and old.metadata.uid != event.object.metadata.uid:
+            return self._put(key, old, None) + self._put(key, None, event.object)
+        return self._put(key, old, event.object)
+
+    def _take_undecodable(self, bad: Undecodable, *, deleted: bool) -> Changes[R]:
+        key = _key(bad.metadata)
+        old = self._objects.get(key)
+        if deleted:
+            self.undecodable.pop(key, None)
+            return self._put(key, old, None)
+        self.undecodable[key] = bad
+        if old is not None and bad.metadata.uid and old.metadata.uid != bad.metadata.uid:
+            return self._put(key, old, None)
+        return []
+
+    def _put(self, key: ObjectKey, old: R | None, new: R | None) -> Changes[R]:
+        if old is None and new is None:
+            return []
+        self._indexer.update(key, old, new)
+        if new is None:
+            del self._objects[key]
+        else:
+            self._objects[key] = new
+        self._sorted.pop(None, None)
+        self._sorted.pop(key[0], None)
+        return [Change(old=old, new=new)]
+
+    def _news(self, version: str) -> bool:
+        """Tell whether a version may be newer than the watermark (opaque versions always may)."""
+        return version != self._version and not is_older(version, self._version)
+
+    def _advance(self, version: str) -> None:
+        if version and not is_older(version, self._version):
+            self._version = version
+
+
+def _key(metadata: ObjectMeta) -> ObjectKey:
+    return (metadata.namespace, metadata.name)
+
+
+def _difference(old: Mapping[ObjectKey, R], new: Mapping[ObjectKey, R]) -> Changes[R]:
+    gone: Changes[R] = []
+    rest: Changes[R] = []
+    for key in sorted(old.keys() | new.keys()):
+        before, after = old.get(key), new.get(key)
+        if before is not None and (after is None or after.metadata.uid != before.metadata.uid):
+            gone.append(Change(old=before, new=None))
+            before = None
+        if after is None:
+            continue
+        if before is None or before.metadata.resource_version != after.metadata.resource_version:
+            rest.append(Change(old=before, new=after))
+    return gone + rest
