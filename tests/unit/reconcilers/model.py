@@ -1,0 +1,596 @@
+"""A model of the cluster for tests of reconcilers: a pure state, decisions applied to it, and the actors around it.
+
+Caches may lag behind the state, per kind; own writes are always seen, as the runtime's gate guarantees. A decision may be
+cut off after any number of steps, as a crash would.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from magos.api.annotations import EXECUTION_ALLOWED
+from magos.api.kube import (
+    JOBS,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    ContainerState,
+    ContainerStateRunning,
+    ContainerStateTerminated,
+    ContainerStatus,
+    EnvVar,
+    Job,
+    JobCondition,
+    JobManifest,
+    JobStatus,
+    Pod,
+    PodStatus,
+)
+from magos.api.labels import JOB_TYPE, RUN_ID, WORKSPACE
+from magos.api.meta import Kind, ObjectMeta, OwnerReference, controller_of
+from magos.api.names import JobType
+from magos.api.phases import may_follow
+from magos.api.project import PROJECTS, Project
+from magos.api.reasons import WORKSPACE_REASONS, Reason
+from magos.api.result import Outcome as RunOutcome
+from magos.api.result import PlannedChanges, Result
+from magos.api.rollout import ROLLOUTS
+from magos.api.status import NameReference
+from magos.api.timestamps import format_time
+from magos.api.workspace import WORKSPACES, Source, Terraform, Workspace, WorkspaceSpec
+from magos.ids import digest_of
+from magos.reconcilers import project as project_controller
+from magos.reconcilers.effects import JobEvents, JobWarning, RepositorySecretReport, RepositorySecrets
+from magos.reconcilers.workspace.machine import reconcile
+from magos.reconcilers.workspace.observation import BY_WORKSPACE, observe
+from magos.reconcilers.workspace.settings import WorkspaceSettings
+from magos.runtime.decision import (
+    AddFinalizer,
+    Create,
+    Decision,
+    Delete,
+    Effect,
+    Event,
+    Fact,
+    LiveGet,
+    LiveList,
+    PatchAnnotations,
+    Probe,
+    ProbeFailure,
+    Refusal,
+    RemoveFinalizer,
+    Request,
+    StatusPatch,
+)
+
+START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+NAMESPACE = "team-a"
+NAME = "network"
+SETTINGS = WorkspaceSettings(job_image="magos-job:test")
+SHA = "a" * 40
+OTHER_SHA = "b" * 40
+LATER_SHA = "c" * 40
+
+
+class Conflict(Exception):
+    """A precondition did not hold; the pass ends and comes again."""
+
+
+class Crash(Exception):
+    """The process died here."""
+
+
+class Refused(Exception):
+    """The model's API server refuses for good."""
+
+    def __init__(self, effect: Effect, code: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.refusal = Refusal(effect=effect, code=code, reason=reason, message=message)
+
+
+class ModelView:
+    """A ``View`` over a snapshot."""
+
+    def __init__(
+        self, objects: dict[str, dict[tuple[str, str], Any]], facts: dict[Probe, Fact], refusal: Refusal | None
+    ) -> None:
+        self._objects = objects
+        self._facts = facts
+        self.refusal = refusal
+        self.stale = False
+
+    def get(self, kind: Kind[Any], namespace: str, name: str) -> Any:
+        return self._objects.get(kind.resource, {}).get((namespace, name))
+
+    def list(self, kind: Kind[Any], namespace: str | None = None) -> tuple[Any, ...]:
+        items = sorted(self._objects.get(kind.resource, {}).items())
+        return tuple(item for key, item in items if namespace in (None, key[0]))
+
+    def by_index(self, kind: Kind[Any], index: str, value: str) -> tuple[Any, ...]:
+        namespace, _, wanted = value.partition("/")
+        found = self.list(kind, namespace)
+        if index == BY_WORKSPACE:
+            return tuple(each for each in found if each.metadata.labels.get(WORKSPACE) == wanted)
+        assert index == project_controller.BY_PROJECT
+        return tuple(each for each in found if each.spec.project_ref.name == wanted)
+
+    def fact(self, probe: Probe) -> Fact | None:
+        return self._facts.get(probe)
+
+
+def workspace_manifest(name: str = NAME, **spec: Any) -> Workspace:
+    """Return a Workspace as a user would write it."""
+    fields: dict[str, Any] = {
+        "project_ref": NameReference(name="platform"),
+        "source": Source(repo_url="https://git.example.com/demo.git", target_revision="main"),
+        "terraform": Terraform(version="1.9.8"),
+    }
+    return Workspace(metadata=ObjectMeta(name=name, namespace=NAMESPACE), spec=WorkspaceSpec(**{**fields, **spec}))
+
+
+class Model:
+    """The cluster."""
+
+    def __init__(self, settings: WorkspaceSettings = SETTINGS) -> None:
+        self.now = START
+        self.settings = settings
+        self.state: dict[str, dict[tuple[str, str], Any]] = {}
+        self.cache: dict[str, dict[tuple[str, str], Any]] = {}
+        self.lagging: set[str] = set()
+        self.versions = 0
+        self.entropy = 0
+        self.writes: list[str] = []
+        self.events: list[Event] = []
+        self.created_jobs: list[JobManifest] = []
+        self.secrets = RepositorySecretReport()
+        self.warnings: tuple[JobWarning, ...] = ()
+        self.refusals: list[tuple[type[Any], str, int, str, str]] = []
+        self.failing_probes: dict[type[Probe], ProbeFailure] = {}
+        self.crash_after: int | None = None
+        self.history: list[tuple[str | None, str]] = []
+
+    # --- state ----------------------------------------------------------------------------------------------------
+
+    def put(self, kind: Kind[Any], item: Any) -> Any:
+        """Store an object under a new version."""
+        self.versions += 1
+        meta = item.metadata
+        fresh = replace(
+            meta,
+            resource_version=str(self.versions),
+            uid=meta.uid or f"uid-{self.versions}",
+            creation_timestamp=meta.creation_timestamp or format_time(self.now),
+            generation=max(meta.generation, 1),
+        )
+        item = replace(item, metadata=fresh)
+        self.state.setdefault(kind.resource, {})[meta.namespace, meta.name] = item
+        return item
+
+    def remove(self, kind: Kind[Any], name: str) -> None:
+        """Let an object vanish, and what it owns."""
+        item = self.state.get(kind.resource, {}).pop((NAMESPACE, name), None)
+        if item is None:
+            return
+        for other in (JOBS, PODS, PERSISTENT_VOLUME_CLAIMS):
+            for each in list(self.state.get(other.resource, {}).values()):
+                owner = controller_of(each.metadata)
+                if owner is not None and owner.uid == item.metadata.uid:
+                    self._garbage(other, each)
+
+    def _garbage(self, kind: Kind[Any], item: Any) -> None:
+        if kind is PODS and not item.ended:
+            meta = replace(item.metadata, deletion_timestamp=item.metadata.deletion_timestamp or format_time(self.now))
+            self.put(PODS, replace(item, metadata=meta))
+        else:
+            self.remove(kind, item.metadata.name)
+
+    def get(self, kind: Kind[Any], name: str) -> Any:
+        return self.state.get(kind.resource, {}).get((NAMESPACE, name))
+
+    def all(self, kind: Kind[Any]) -> list[Any]:
+        return [item for _, item in sorted(self.state.get(kind.resource, {}).items())]
+
+    @property
+    def workspace(self) -> Workspace:
+        found = self.get(WORKSPACES, NAME)
+        assert isinstance(found, Workspace)
+        return found
+
+    def annotate(self, name: str = NAME, **values: str | None) -> None:
+        """Set or remove Magos annotations of a Workspace: ``execution_allowed="true"``."""
+        item = self.get(WORKSPACES, name)
+        changed = {f"magosproject.io/{key.replace('_', '-')}": value for key, value in values.items()}
+        merged = {k: v for k, v in {**item.metadata.annotations, **changed}.items() if v is not None}
+        if merged != item.metadata.annotations:
+            self.put(WORKSPACES, replace(item, metadata=replace(item.metadata, annotations=merged)))
+
+    def edit(self, **spec: Any) -> None:
+        """Change the Workspace's spec."""
+        item = self.workspace
+        fresh = replace(item.spec, **spec)
+        if fresh != item.spec:
+            meta = replace(item.metadata, generation=item.metadata.generation + 1)
+            self.put(WORKSPACES, replace(item, spec=fresh, metadata=meta))
+
+    def user_deletes(self, kind: Kind[Any], name: str) -> None:
+        item = self.get(kind, name)
+        if item is None:
+            return
+        if item.metadata.finalizers:
+            self.put(kind, replace(item, metadata=replace(item.metadata, deletion_timestamp=format_time(self.now))))
+        else:
+            self.remove(kind, name)
+
+    def sync(self) -> None:
+        """Let the caches catch up, except those that lag."""
+        for resource, items in self.state.items():
+            if resource not in self.lagging:
+                self.cache[resource] = dict(items)
+
+    # --- passes ---------------------------------------------------------------------------------------------------
+
+    def decide(
+        self, name: str = NAME, facts: dict[Probe, Fact] | None = None, refusal: Refusal | None = None
+    ) -> Decision:
+        """Return what the workspace controller decides now."""
+        self.sync()
+        self.entropy += 1
+        view = ModelView(self.cache, facts or {}, refusal)
+        request = Request(namespace=NAMESPACE, name=name)
+        seen = observe(request, view, self.now, self.settings, self.entropy.to_bytes(4, "big"))
+        decision = reconcile(seen)
+        assert decision == reconcile(seen), "the same observation gave two decisions"
+        return decision
+
+    def decide_project(self, facts: dict[Probe, Fact] | None = None, refusal: Refusal | None = None) -> Decision:
+        self.sync()
+        view = ModelView(self.cache, facts or {}, refusal)
+        seen = project_controller.observe(Request(namespace=NAMESPACE, name="platform"), view, self.now)
+        return project_controller.reconcile(seen)
+
+    def step(self, *, project: bool = False) -> Decision:
+        """Do one pass with the passes that follow at once; return the last decision."""
+        choose = self.decide_project if project else self.decide
+        decision = choose()
+        for _ in range(8):
+            refusal = None
+            try:
+                self.apply(decision)
+            except Conflict:
+                return decision
+            except Refused as refused:
+                refusal = refused.refusal
+            if refusal is None and not decision.probes:
+                return decision
+            facts = {} if refusal is not None else {probe: self.answer(probe) for probe in decision.probes}
+            decision = choose(facts=facts, refusal=refusal)
+        raise AssertionError(f"passes follow each other without end: {decision}")
+
+    def settle(self, *, project: bool = False, most: int = 20) -> None:
+        """Reconcile until a pass changes nothing."""
+        for _ in range(most):
+            before = self.versions
+            self.step(project=project)
+            if self.versions == before:
+                return
+        raise AssertionError(f"no fixpoint after {most} passes: {self.history}")
+
+    def answer(self, probe: Probe) -> Fact:
+        failure = self.failing_probes.get(type(probe))
+        if failure is not None:
+            return Fact(failure=failure, at=self.now)
+        match probe:
+            case LiveGet():
+                return Fact(value=self.get(probe.kind, probe.name), at=self.now)
+            case LiveList():
+                key, _, wanted = probe.selector.partition("=")
+                found = (each for each in self.all(probe.kind) if each.metadata.labels.get(key) == wanted)
+                return Fact(value=tuple(found), at=self.now)
+            case RepositorySecrets():
+                return Fact(value=self.secrets, at=self.now)
+            case JobEvents():
+                return Fact(value=self.warnings, at=self.now)
+        raise AssertionError(f"nobody answers {probe}")
+
+    def apply(self, decision: Decision) -> None:
+        """Carry out a decision in the order rule; ``crash_after`` steps the process dies."""
+        steps: list[StatusPatch | Effect] = [*([decision.status] if decision.status else []), *decision.effects]
+        moved: dict[str, str] = {}
+        for number, step in enumerate(steps):
+            if self.crash_after is not None and number >= self.crash_after:
+                raise Crash
+            self._carry_out(step, moved)
+        self.events += decision.events
+
+    def _carry_out(self, step: StatusPatch | Effect, moved: dict[str, str]) -> None:
+        for type_, resource, code, reason, message in self.refusals:
+            if isinstance(step, type_) and step.kind.resource == resource:
+                raise Refused(step, code, reason, message)  # type: ignore[arg-type]
+        match step:
+            case StatusPatch():
+                self._write_status(step, moved)
+            case Create():
+                self._create(step, moved)
+            case Delete():
+                found = self.get(step.kind, step.name)
+                if found is not None and found.metadata.uid == step.uid:
+                    self.user_deletes(step.kind, step.name)
+                    self._wrote(step.kind, "delete")
+            case PatchAnnotations():
+                found = self._judged(step.kind, step.name, step.resource_version, moved)
+                assert found.metadata.uid == step.uid
+                merged = {**found.metadata.annotations, **step.annotations}
+                fresh = {key: value for key, value in merged.items() if value is not None}
+                if fresh != found.metadata.annotations:
+                    self._store(step.kind, replace(found, metadata=replace(found.metadata, annotations=fresh)), moved)
+            case AddFinalizer():
+                found = self._judged(step.kind, step.name, step.resource_version, moved)
+                meta = replace(found.metadata, finalizers=(*found.metadata.finalizers, step.finalizer))
+                self._store(step.kind, replace(found, metadata=meta), moved)
+            case RemoveFinalizer():
+                found = self._judged(step.kind, step.name, step.resource_version, moved)
+                rest = tuple(each for each in found.metadata.finalizers if each != step.finalizer)
+                stored = self._store(
+                    step.kind, replace(found, metadata=replace(found.metadata, finalizers=rest)), moved
+                )
+                if not rest and stored.metadata.deletion_timestamp is not None:
+                    self.remove(step.kind, step.name)
+
+    def _judged(self, kind: Kind[Any], name: str, version: str, moved: dict[str, str]) -> Any:
+        found = self.get(kind, name)
+        expected = moved.get(version, version)
+        if found is None or (version and found.metadata.resource_version != expected):
+            raise Conflict
+        return found
+
+    def _store(self, kind: Kind[Any], item: Any, moved: dict[str, str]) -> Any:
+        before = item.metadata.resource_version
+        stored = self.put(kind, item)
+        for first, last in list(moved.items()):
+            if last == before:
+                moved[first] = stored.metadata.resource_version
+        moved[before] = stored.metadata.resource_version
+        self._wrote(kind, "patch")
+        return stored
+
+    def _write_status(self, patch: StatusPatch, moved: dict[str, str]) -> None:
+        found = self._judged(patch.kind, patch.name, patch.resource_version, moved)
+        assert found.status == patch.observed
+        if patch.kind is WORKSPACES:
+            before, after = found.status.phase, patch.desired.phase
+            assert may_follow(before, after), f"{before} -> {after}"
+            assert Reason(patch.desired.reason) in WORKSPACE_REASONS[after], (after, patch.desired.reason)
+            assert len(patch.desired.message) <= 1024
+            self.history.append((after, patch.desired.reason))
+        self._store(patch.kind, replace(found, status=patch.desired), moved)
+
+    def _create(self, effect: Create, moved: dict[str, str]) -> None:
+        if effect.unchanged is not None:
+            self._judged(WORKSPACES, effect.unchanged.name, effect.unchanged.resource_version, moved)
+        manifest = effect.manifest
+        existing = self.get(effect.kind, manifest.metadata.name)
+        if existing is not None:
+            ours, theirs = controller_of(manifest.metadata), controller_of(existing.metadata)
+            if ours is None or theirs is None or ours.uid != theirs.uid:
+                raise Refused(effect, 409, "AlreadyExists", f"{manifest.metadata.name} already exists")
+            return
+        if isinstance(manifest, JobManifest):
+            self._check_permission(manifest)
+            self.created_jobs.append(manifest)
+            manifest = msgspec.json.decode(msgspec.json.encode(manifest), type=Job)
+        self.put(effect.kind, manifest)
+        self._wrote(effect.kind, "create")
+
+    def _check_permission(self, manifest: JobManifest) -> None:
+        """I1 and I4 at the moment of creation."""
+        owner = controller_of(manifest.metadata)
+        assert owner is not None
+        live = self.get(WORKSPACES, owner.name)
+        assert live.metadata.uid == owner.uid
+        assert live.metadata.annotations.get(EXECUTION_ALLOWED) == "true"
+        assert live.metadata.deletion_timestamp is None
+        label = manifest.metadata.labels[WORKSPACE]
+        assert not [pod for pod in self.all(PODS) if pod.metadata.labels.get(WORKSPACE) == label and not pod.ended]
+
+    def _wrote(self, kind: Kind[Any], verb: str) -> None:
+        self.writes.append(f"{verb} {kind.plural}")
+        self.cache[kind.resource] = dict(self.state.get(kind.resource, {}))  # own writes are seen
+
+    # --- actors ---------------------------------------------------------------------------------------------------
+
+    def advance(self, **delta: float) -> None:
+        self.now += timedelta(**delta)
+
+    def job(self, job_type: JobType) -> Job | None:
+        """The Job of the current run."""
+        run_id = self.workspace.status.current_run_id
+        labels = (run_id, str(job_type))
+        found = [
+            j for j in self.all(JOBS) if (j.metadata.labels.get(RUN_ID), j.metadata.labels.get(JOB_TYPE)) == labels
+        ]
+        return found[0] if found else None
+
+    def create_pods(self) -> None:
+        """The Job controller: one pod for each unfinished Job."""
+        for job in self.all(JOBS):
+            name = f"{job.metadata.name}-pod"
+            if job.ended or job.metadata.deletion_timestamp or self.get(PODS, name):
+                continue
+            owner = OwnerReference(
+                api_version="batch/v1", kind="Job", name=job.metadata.name, uid=job.metadata.uid, controller=True
+            )
+            meta = ObjectMeta(name=name, namespace=NAMESPACE, labels=job.metadata.labels, owner_references=(owner,))
+            self.put(PODS, Pod(metadata=meta, status=PodStatus(phase="Pending")))
+
+    def pod_of(self, job: Job) -> Pod | None:
+        found = self.get(PODS, f"{job.metadata.name}-pod")
+        return found if isinstance(found, Pod) else None
+
+    def start(self, job: Job) -> None:
+        """The kubelet starts the first container."""
+        pod = self.pod_of(job)
+        assert pod is not None
+        running = ContainerStatus(name="fetch", state=ContainerState(running=ContainerStateRunning()))
+        self.put(PODS, replace(pod, status=PodStatus(phase="Running", init_container_statuses=(running,))))
+
+    def end_pod(self, job: Job, message: str, *, exit_code: int = 0) -> None:
+        """The pod's ``job`` container ends with a termination message."""
+        pod = self.pod_of(job)
+        assert pod is not None
+        fetched = ContainerStatus(
+            name="fetch", state=ContainerState(terminated=ContainerStateTerminated(exit_code=0, reason="Completed"))
+        )
+        ended = ContainerStatus(
+            name="job",
+            state=ContainerState(terminated=ContainerStateTerminated(exit_code=exit_code, message=message)),
+        )
+        status = PodStatus(
+            phase="Succeeded" if exit_code == 0 else "Failed",
+            init_container_statuses=(fetched,),
+            container_statuses=(ended,),
+        )
+        self.put(PODS, replace(pod, status=status))
+        if pod.metadata.deletion_timestamp is not None:
+            self.remove(PODS, pod.metadata.name)
+
+    def end_job(self, job: Job, condition: str, reason: str = "", message: str = "") -> None:
+        """The Job controller sets the final condition."""
+        current = self.get(JOBS, job.metadata.name)
+        if current is None:
+            return
+        end = JobCondition(type=condition, status="True", reason=reason, message=message)
+        self.put(JOBS, replace(current, status=JobStatus(conditions=(end,))))
+
+    def finish_jobs(self) -> None:
+        """The Job controller reacts to ended pods."""
+        for job in self.all(JOBS):
+            pod = self.pod_of(job)
+            if not job.ended and pod is not None and pod.ended:
+                good = pod.status.phase == "Succeeded"
+                self.end_job(job, "Complete" if good else "Failed", "" if good else "BackoffLimitExceeded")
+
+    def run_job(self, job_type: JobType, result: Result | None, *, exit_code: int | None = None) -> None:
+        """Create the pod, start it, end it with a result, end the Job; reconciling in between."""
+        self.create_pods()
+        job = self.job(job_type)
+        assert job is not None
+        self.start(job)
+        self.settle()
+        code = exit_code if exit_code is not None else (result.exit_code if result is not None else 0)
+        self.end_pod(job, encode(result) if result is not None else "", exit_code=code)
+        self.finish_jobs()
+        self.settle()
+
+    # --- a short way to a point -----------------------------------------------------------------------------------
+
+    def add_workspace(self, **spec: Any) -> None:
+        self.put(WORKSPACES, workspace_manifest(**spec))
+        self.settle()
+
+    def to_planning(self, *, revision: str = SHA, **spec: Any) -> Job:
+        """A granted Workspace with a plan Job whose pod runs."""
+        self.put(PROJECTS, Project(metadata=ObjectMeta(name="platform", namespace=NAMESPACE)))
+        self.put(WORKSPACES, workspace_manifest(**spec))
+        if revision:
+            self.annotate(detected_revision=revision)
+        self.settle()
+        self.annotate(execution_allowed="true")
+        self.settle()
+        self.create_pods()
+        job = self.job(JobType.PLAN)
+        assert job is not None
+        self.start(job)
+        self.settle()
+        return job
+
+    def to_planned(self, **spec: Any) -> None:
+        """... whose plan found changes, seen but not yet followed by an apply."""
+        self.to_planning(**spec)
+        self.annotate(execution_allowed=None)
+        self.run_job_end(JobType.PLAN, plan_result(self))
+
+    def run_job_end(self, job_type: JobType, result: Result | None, *, exit_code: int | None = None) -> None:
+        """End the pod and the Job that run."""
+        job = self.job(job_type)
+        assert job is not None
+        code = exit_code if exit_code is not None else (result.exit_code if result is not None else 0)
+        self.end_pod(job, encode(result) if result is not None else "", exit_code=code)
+        self.finish_jobs()
+        self.settle()
+
+    def to_applying(self, **spec: Any) -> Job:
+        """... and whose apply pod runs."""
+        self.to_planning(**spec)
+        self.run_job_end(JobType.PLAN, plan_result(self))
+        self.create_pods()
+        job = self.job(JobType.APPLY)
+        assert job is not None
+        self.start(job)
+        self.settle()
+        return job
+
+    def to_applied(self, **spec: Any) -> None:
+        self.to_applying(**spec)
+        self.run_job_end(JobType.APPLY, apply_result(self))
+
+
+def encode(result: Result) -> str:
+    return msgspec.json.encode(result).decode()
+
+
+def plan_result(model: Model, **changes: Any) -> Result:
+    """The result of a plan with changes of the current run."""
+    status = model.workspace.status
+    run = status.current_run
+    fields: dict[str, Any] = {
+        "run_id": status.current_run_id,
+        "phase": JobType.PLAN,
+        "result": RunOutcome.SUCCEEDED,
+        "exit_code": 0,
+        "revision": (run.revision if run else "") or SHA,
+        "plan_digest": digest_of(status.current_run_id.encode()),
+        "has_changes": True,
+        "changes": PlannedChanges(add=1),
+    }
+    return Result(**{**fields, **changes})
+
+
+def failed(model: Model, job_type: JobType, reason: str, message: str, exit_code: int = 1) -> Result:
+    """A result that says why a half of the current run failed."""
+    return Result(
+        run_id=model.workspace.status.current_run_id,
+        phase=job_type,
+        result=RunOutcome.FAILED,
+        exit_code=exit_code,
+        reason=reason,
+        message=message,
+    )
+
+
+def apply_result(model: Model, **changes: Any) -> Result:
+    """The result of a good apply of the current run."""
+    status = model.workspace.status
+    fields: dict[str, Any] = {
+        "run_id": status.current_run_id,
+        "phase": JobType.APPLY,
+        "result": RunOutcome.SUCCEEDED,
+        "exit_code": 0,
+        "revision": status.current_run.revision if status.current_run else SHA,
+    }
+    return Result(**{**fields, **changes})
+
+
+def environment_of(manifest: JobManifest, container: str) -> dict[str, EnvVar]:
+    """The variables of one container of a Job."""
+    spec = manifest.spec.template.spec
+    found = next(each for each in (*spec.init_containers, *spec.containers) if each.name == container)
+    return {variable.name: variable for variable in found.env}
+
+
+def reasons(events: Sequence[Event] | Iterable[Event]) -> list[str]:
+    return [event.reason for event in events]
+
+
+ROLLOUT_KIND = ROLLOUTS
