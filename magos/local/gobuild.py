@@ -7,6 +7,7 @@ download against the checksum database. An interrupted build resumes from Go's o
 """
 
 import json
+import signal
 import subprocess
 import threading
 import time
@@ -19,6 +20,7 @@ import msgspec
 from magos.errors import MagosError
 from magos.local.cache import place_program
 from magos.local.golang import Go
+from magos.local.processes import dying_with_parent
 from magos.local.progress import Progress
 from magos.local.recipes import Recipe
 
@@ -101,7 +103,7 @@ def _compile(recipe: Recipe, go: Go, folder: Path, arguments: list[str], progres
     began = time.monotonic()
     packages = 0
     with subprocess.Popen(
-        [str(go.program), *arguments],
+        dying_with_parent([str(go.program), *arguments], signal.SIGTERM),
         env=dict(go.env),
         cwd=folder,
         stdin=subprocess.DEVNULL,

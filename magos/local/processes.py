@@ -27,7 +27,16 @@ import msgspec
 
 from magos.errors import MagosError
 
-__all__ = ["ChildProcess", "ProcessFailed", "ProcessSpec", "read_tail", "running", "start", "wait_until_ready"]
+__all__ = [
+    "ChildProcess",
+    "ProcessFailed",
+    "ProcessSpec",
+    "dying_with_parent",
+    "read_tail",
+    "running",
+    "start",
+    "wait_until_ready",
+]
 
 # Runs as the child before the program does. A preexec_fn would run Python between fork and exec of a process that
 # has threads, which may deadlock; a second exec costs about 20 ms and cannot.
@@ -141,6 +150,15 @@ def _open_log(path: Path) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 
+def dying_with_parent(argv: Sequence[str], death_signal: signal.Signals) -> list[str]:
+    """The command line that runs ``argv`` as a child which gets the signal at its parent's death (promise 1).
+
+    ``argv[0]`` is a full path. The process ID of the child is the program's own.
+    """
+    trampoline = [sys.executable, "-I", "-S", "-c", _TRAMPOLINE, str(int(death_signal)), str(os.getpid())]
+    return [*trampoline, argv[0], *argv]
+
+
 async def start(spec: ProcessSpec) -> ChildProcess:
     """Start a child and return at once; :class:`ProcessFailed` if the program is not there.
 
@@ -148,10 +166,9 @@ async def start(spec: ProcessSpec) -> ChildProcess:
     """
     program = await anyio.to_thread.run_sync(_resolve, spec)
     log = await anyio.to_thread.run_sync(_open_log, spec.log_file)
-    trampoline = (sys.executable, "-I", "-S", "-c", _TRAMPOLINE, str(int(spec.death_signal)), str(os.getpid()))
     try:
         process = await anyio.open_process(
-            [*trampoline, program, *spec.argv],
+            dying_with_parent([program, *spec.argv[1:]], spec.death_signal),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -30,18 +30,20 @@ _File: TypeAlias = tuple[int, ObjectID]
 
 
 class SampleRepository:
-    """A bare repository at ``path`` whose environments keep their Terraform state below ``state_folder``."""
+    """A bare repository at ``path`` whose environments keep their Terraform state below ``state_folder``.
+
+    That folder is written into the modules and otherwise left alone: it may exist only where they are applied.
+    """
 
     def __init__(self, path: Path, state_folder: Path, environments: Sequence[str]) -> None:
         self.path = path
         self.environments = tuple(environments)
-        self._state_folder = state_folder.absolute()
+        self._state_folder = state_folder
 
     @classmethod
     def create(cls, path: Path, state_folder: Path, environments: Sequence[str] = ("dev", "staging", "prod")) -> Self:
         """Make the repository, which must not exist, with a first commit on ``main``: release 1.0.0 everywhere."""
         path.mkdir(parents=True)
-        state_folder.mkdir(parents=True, exist_ok=True)
         with Repo.init_bare(str(path)) as repo:
             repo.refs.set_symbolic_ref(_HEAD, _BRANCH)
         sample = cls(path, state_folder, environments)

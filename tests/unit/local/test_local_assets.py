@@ -4,10 +4,13 @@ import hashlib
 import io
 import os
 import stat
+import subprocess
+import sys
 import tarfile
 import threading
+import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
@@ -225,6 +228,32 @@ def test_a_failed_build_shows_gos_words_and_leaves_no_entry(tmp_path: Path) -> N
     with pytest.raises(BuildFailed, match=r"(?s)could not build tofu.*undefined: colour"):
         tofu_program(settings, Recorder())
     assert os.listdir(tmp_path / "cache" / "programs") == []  # noqa: PTH208
+
+
+def test_a_build_does_not_survive_the_sigkill_of_its_asker(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    go = _fake_go(tmp_path / "bin", f"echo $$ > {pid_file}.new; mv {pid_file}.new {pid_file}; exec sleep 600")
+    code = f"""
+import sys
+from pathlib import Path
+from magos.local.assets import AssetSettings, tofu_program
+from magos.local.progress import LineProgress
+environ, cache = {{"PATH": "{go.parent}:/bin:/usr/bin"}}, Path({str(tmp_path / "cache")!r})
+tofu_program(AssetSettings(cache=cache, environ=environ, sources=None), LineProgress(sys.stderr))
+"""
+    with subprocess.Popen([sys.executable, "-c", code]) as asker:
+        _wait(pid_file.exists)
+        entry = Path(f"/proc/{pid_file.read_text().strip()}/stat")
+        assert entry.exists()
+        asker.kill()
+    _wait(lambda: not entry.exists() or entry.read_text().split()[2] == "Z")
+
+
+def _wait(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def test_the_key_of_a_recipe_changes_with_what_is_built_and_not_with_the_estimate() -> None:
