@@ -8,6 +8,7 @@ redirected, like ``http.followRedirects=initial`` of git-config(1).
 The module imports the Git library and is itself imported lazily.
 """
 
+import base64
 import ssl
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
@@ -17,7 +18,7 @@ from urllib.request import getproxies, proxy_bypass
 import urllib3
 from dulwich.client import Urllib3HttpGitClient
 from urllib3.exceptions import HTTPError
-from urllib3.util import make_headers, parse_url
+from urllib3.util import parse_url
 
 from magos.git.credentials import CredentialKind, Credentials
 from magos.git.deadline import Deadline
@@ -44,7 +45,8 @@ class SmartHTTPClient(Urllib3HttpGitClient):
         self._responses: list[urllib3.BaseHTTPResponse] = []
         self._ssl = _ssl_context(url, credentials)
         login = credentials.basic_auth()
-        self._login = make_headers(basic_auth=":".join(login))["authorization"] if login else None
+        # RFC 7617 §2.1: UTF-8 is what servers understand beyond ASCII
+        self._login = "Basic " + base64.b64encode(":".join(login).encode()).decode() if login else None
         super().__init__(str(url), pool_manager=self._manager(str(url)), thin_packs=False, quiet=True)
 
     def close(self) -> None:

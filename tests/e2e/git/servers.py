@@ -119,6 +119,8 @@ def http_server(root: Path, tls: ssl.SSLContext | None = None) -> Iterator[HTTPS
         def handle_request(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             authorization = self.headers.get("Authorization")
+            if self.path.startswith("http://"):  # as a proxy is asked
+                self.path = "/" + self.path.split("/", 3)[3]
             state.seen.append((self.path, authorization))
             path = self.path.partition("?")[0]
             for prefix, target in state.redirects.items():

@@ -106,8 +106,20 @@ def test_basic_authentication_opens_and_its_absence_is_told(
     assert wrong.reason is GitReason.GIT_AUTHENTICATION_FAILED
     assert "user name and password of the repository Secret" in wrong.message
     assert "wrong-word" not in wrong.message
+    server.login = ("jos\u00e9", "\u65e5\u672c")
+    assert clone(url, credentials=Credentials(username="jos\u00e9", password="\u65e5\u672c")).revision == history[5]
     server.login = ("git", "token")
     assert clone(url, credentials=Credentials(password="token")).revision == history[5]
+
+
+def test_the_proxy_of_the_environment_is_used(
+    clone: Clones, server: HTTPServer, history: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.login = ("alice", "open:sesame")
+    monkeypatch.setenv("http_proxy", server.url)
+    assert clone("http://git.invalid/app.git", credentials=LOGIN).revision == history[5]
+    monkeypatch.setenv("no_proxy", "git.invalid")
+    assert clone.fails("http://git.invalid/app.git", credentials=LOGIN).reason is GitReason.GIT_FAILED
 
 
 def test_a_redirect_to_the_same_origin_keeps_the_credentials(
@@ -231,10 +243,12 @@ def test_the_git_protocol_and_local_paths_work_where_allowed(
 ) -> None:
     git(repository.work, "tag", "-a", "-m", "x", "v1", history[3])
     repository.push()
+    git(repository.bare, "symbolic-ref", "HEAD", "refs/heads/trunk")
     with git_daemon(root) as base:
         for url in (f"{base}/app.git", str(repository.bare), f"file://{repository.bare}"):
             assert clone(url).revision == history[5]
             assert clone(url, "v1").revision == history[3]
+            assert clone(url, "HEAD").revision == history[5]
             assert clone(url, "trunk", history[1]).revision == history[1]
             assert clone.fails(url, "nope").reason is GitReason.REVISION_NOT_FOUND
     assert clone.fails(str(root / "nothing")).reason is GitReason.GIT_FAILED

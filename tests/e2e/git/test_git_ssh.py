@@ -11,6 +11,7 @@ from magos.git.credentials import Credentials
 from magos.git.errors import GitReason
 from magos.git.gitaccess import git_environment
 from magos.git.lsremote import LsRemoteRequest, ls_remote
+from magos.git.ssh import SSHFiles, explain, ssh_arguments
 from magos.git.url import parse
 from tests.e2e.git.conftest import SCHEMES, Clones
 from tests.e2e.git.servers import HTTPServer, Repository, SSHServer, free_port, git, http_server, ssh_server
@@ -131,6 +132,17 @@ def test_a_commit_of_another_branch_is_not_behind_the_target_reference(
     assert error.reason is GitReason.REVISION_NOT_FOUND
     assert clone.fails(url, "nope", side, credentials=credentials).reason is GitReason.REVISION_NOT_FOUND
     assert clone(url, side, credentials=credentials).revision == side, "a full SHA as target looks at every branch"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can run the client under a UID without passwd entry")
+def test_a_uid_without_passwd_entry_is_told_as_the_cause(tmp_path: Path) -> None:
+    files = SSHFiles(tmp_path / "known_hosts", tmp_path / "log", None)
+    done = subprocess.run(
+        [*ssh_arguments(files), "127.0.0.1"], user=54321, capture_output=True, text=True, check=False, cwd="/"
+    )
+    error = explain(parse("ssh://git@127.0.0.1/x"), Credentials(), done.stderr)
+    assert error is not None
+    assert "UID 54321" in error.message
 
 
 class Modules:
