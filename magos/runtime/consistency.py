@@ -17,6 +17,7 @@ Answers of writes never enter a cache: only their versions are used. Kinds that 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
+from functools import partial
 from typing import Any, NamedTuple
 
 import anyio
@@ -105,7 +106,7 @@ class Gate:
         self._unknown: list[tuple[Key, _Entry]] = []
         self._wake = anyio.Event()
         for resource, informer in self._informers.items():
-            informer.on_progress(lambda _version, resource=resource: self._progressed(resource))
+            informer.on_progress(partial(self._progressed, resource))
 
     @property
     def parked(self) -> int:
@@ -209,7 +210,7 @@ class Gate:
         if kept:
             entry.writes[slot] = replace(write, unknown=False)
 
-    def _progressed(self, resource: str) -> None:
+    def _progressed(self, resource: str, _version: str) -> None:
         for key in list(self._open[resource]):
             self._recheck(key, self._entries[key])
 

@@ -63,9 +63,7 @@ def judge(error: ApiError, action: StatusPatch | Effect, target: Target, ledger:
     if error.transient or error.unauthorized or error.unknown_outcome or error.gone:
         return Stop(End.TRANSIENT, error.message, wait=error.retry_after)
     vanished = error.not_found and not isinstance(action, Create)
-    # A merge patch that names another UID is not a conflict to the API server but an attempt to change the UID.
-    replaced = error.invalid and any(cause.field == "metadata.uid" for cause in error.causes)
-    if error.conflict or vanished or replaced:
+    if error.conflict or vanished:
         ledger.unclear(target)
         return Stop(End.CONFLICT, error.message)
     if isinstance(action, StatusPatch):

@@ -1,0 +1,63 @@
+"""What an app composes its controllers from: the client, the clock, and one informer per kind.
+
+All controllers of a process share the informers, so that every pass sees all of them at one instant.
+"""
+
+import random
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar, cast
+
+from magos.api.meta import Kind, Resource
+from magos.errors import InvariantViolation
+from magos.runtime.client import ApiClient
+from magos.runtime.clock import Clock
+from magos.runtime.informer import Informer
+from magos.runtime.settings import Settings
+from magos.runtime.view import Caches
+
+__all__ = ["Assembly"]
+
+R = TypeVar("R", bound=Resource)
+
+
+class Assembly:
+    """Handed to the app's ``build``; see the module."""
+
+    def __init__(self, client: ApiClient, clock: Clock, rng: random.Random, settings: Settings) -> None:
+        self.client = client
+        self.clock = clock
+        self.rng = rng
+        self.settings = settings
+        self._informers: dict[str, Informer[Any]] = {}
+
+    def informer(
+        self,
+        kind: Kind[R],
+        *,
+        namespace: str = "",
+        selector: str = "",
+        indexers: Mapping[str, Callable[[R], Iterable[str]]] | None = None,
+    ) -> Informer[R]:
+        """Return a new informer; a resource can have only one in a process, or views would be ambiguous."""
+        if kind.resource in self._informers:
+            raise InvariantViolation(f"{kind.resource} has an informer already; share it")
+        informer = Informer(
+            self.client,
+            kind,
+            namespace=namespace,
+            selector=selector,
+            indexers=indexers or {},
+            clock=self.clock,
+            rng=self.rng,
+        )
+        self._informers[kind.resource] = cast("Informer[Any]", informer)
+        return informer
+
+    @property
+    def informers(self) -> tuple[Informer[Any], ...]:
+        """All informers so far, in the order in which they were asked for."""
+        return tuple(self._informers.values())
+
+    def caches(self) -> Caches:
+        """Return the caches of all informers."""
+        return Caches({each.kind: each.cache for each in self.informers})

@@ -1,0 +1,263 @@
+"""Claims of magos/runtime/manager.py: starting, leading, standing by, stopping and dying, in virtual time."""
+
+import random
+from collections.abc import Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from magos.api.kube import CONFIG_MAPS, EVENTS, LEASES
+from magos.errors import InvariantViolation
+from magos.runtime import manager as manager_module
+from magos.runtime.assembly import Assembly
+from magos.runtime.controller import ControllerSpec
+from magos.runtime.manager import ControllerApp, Manager
+from magos.runtime.settings import Settings
+from magos.runtime.sources import Source, own_key, owner_key
+from magos.runtime.workqueue import Key
+from tests.sim import toy
+from tests.sim.apiserver import Answer, Rule
+from tests.sim.toy import WIDGETS
+from tests.sim.world import World, in_world
+
+SETTINGS = Settings(namespace="default", health=None, leader_elect=True, grace=20.0)
+
+
+def build(assembly: Assembly) -> Sequence[ControllerSpec]:
+    widgets = assembly.informer(WIDGETS)
+    children = assembly.informer(CONFIG_MAPS)
+    sources = (Source(widgets, own_key), Source(children, owner_key(WIDGETS)))
+    return (ControllerSpec(name="toy", kind=WIDGETS, reconcile=toy.reconcile, sources=sources),)
+
+
+class Replica:
+    """One process under a manager, and how it ended."""
+
+    def __init__(self, world: World, name: str, settings: Settings = SETTINGS, make: Any = build) -> None:
+        self.transport = world.server.transport(name)
+        self.code: int | None = None
+        app = ControllerApp(name="toy-controller", settings=settings, build=make)
+        self.manager = Manager(app, self.transport, clock=world.clock, rng=random.Random(name))
+
+    async def run(self) -> None:
+        self.code = await self.manager.run()
+
+    @asynccontextmanager
+    async def running(self) -> Any:
+        async with anyio.create_task_group() as group:
+            group.start_soon(self.run)
+            yield self
+            group.cancel_scope.cancel()
+
+
+async def holder(world: World) -> str:
+    lease = await world.user.get(LEASES, "default", "toy-controller")
+    return lease.spec.holder_identity or ""
+
+
+def test_a_clean_stop_finishes_gives_the_lease_back_and_exits_zero() -> None:
+    async def scene(world: World) -> None:
+        replica = Replica(world, "one")
+        async with replica.running():
+            await world.create("a")
+            await world.until(lambda: world.is_ready("a", 1))
+            assert await holder(world) != ""
+            replica.manager.request_stop()
+            await world.until(lambda: replica.code is not None, within=5)
+            assert replica.code == 0
+            assert await holder(world) == ""
+            # The Events of the last moment are there as well.
+            reasons = {event.reason for event in (await world.user.list_all(EVENTS)).items}
+            assert reasons == {"Building", "Ready"}
+            assert world.server.watches == []
+
+    in_world(scene)
+
+
+def test_the_lease_is_given_back_only_after_the_last_write() -> None:
+    async def scene(world: World) -> None:
+        replica = Replica(world, "one")
+        async with replica.running():
+            await world.create("a")
+            await world.until(replica.manager.still_leading)
+            world.server.latency = (0.3, 0.3)
+            await world.until(lambda: world.writes(("one",)) >= 4, within=60)
+            replica.manager.request_stop()
+            await world.until(lambda: replica.code is not None, within=30)
+        lease_writes = [s.at for s in world.server.served if s.user == "one" and s.verb == "update"]
+        others = [
+            s.at
+            for s in world.server.served
+            if s.user == "one" and s.verb in ("patch", "create", "delete") and "events" not in s.path
+        ]
+        assert replica.code == 0
+        assert max(others) < max(lease_writes)
+
+    in_world(scene)
+
+
+def test_a_standby_is_ready_writes_nothing_and_takes_over_within_seconds_of_a_clean_stop() -> None:
+    async def scene(world: World) -> None:
+        first, second = Replica(world, "one"), Replica(world, "two")
+        async with first.running():
+            await world.until(first.manager.still_leading)
+            async with second.running():
+                await world.create("a")
+                await world.until(lambda: world.is_ready("a", 1))
+                await anyio.sleep(30)
+                assert second.manager.unready() == ""
+                assert world.writes(("two",)) == 0
+                lists = world.server.counts("two")["list"]
+                first.manager.request_stop()
+                await world.until(lambda: first.code is not None)
+                started = world.clock.monotonic()
+                await world.resize("a", 2)
+                await world.until(lambda: world.is_ready("a", 2))
+                assert world.clock.monotonic() - started < 6
+                # Its caches were warm.
+                assert world.server.counts("two")["list"] == lists
+
+    in_world(scene)
+
+
+def test_lost_leadership_ends_the_process_with_code_one_and_without_another_write() -> None:
+    async def scene(world: World) -> None:
+        first, second = Replica(world, "one"), Replica(world, "two")
+        async with first.running():
+            await world.until(first.manager.still_leading)
+            async with second.running():
+                await world.create("a")
+                await world.until(lambda: world.is_ready("a", 1))
+                first.transport.partition()
+                cut = world.clock.monotonic()
+                await world.until(lambda: first.code is not None, within=15)
+                assert first.code == 1
+                assert not first.manager.still_leading()
+                await world.resize("a", 2)
+                await world.until(lambda: world.is_ready("a", 2), within=30)
+                assert [s for s in world.server.served if s.user == "one" and s.at > cut + 0.02] == []
+
+    in_world(scene)
+
+
+def _spec_that_dies(assembly: Assembly) -> Sequence[ControllerSpec]:
+    (spec,) = build(assembly)
+    informer = assembly.informers[0]
+
+    async def die() -> None:
+        await anyio.sleep(60)
+        raise InvariantViolation("the watch task died")
+
+    informer.run = die  # type: ignore[method-assign]
+    informer._synced.set()
+    return (spec,)
+
+
+def test_the_death_of_any_task_ends_the_process_and_frees_the_lease() -> None:
+    async def scene(world: World) -> None:
+        replica = Replica(world, "one", make=_spec_that_dies)
+        async with replica.running():
+            await world.until(replica.manager.still_leading)
+            await world.until(lambda: replica.code is not None, within=90)
+            assert replica.code == 1
+            assert await holder(world) == ""
+
+    in_world(scene)
+
+
+def test_a_pass_that_hangs_is_cut_off_after_the_grace_and_at_once_by_a_second_request() -> None:
+    def stop(*, twice: bool) -> float:
+        took: list[float] = []
+
+        async def scene(world: World) -> None:
+            replica = Replica(world, "one", Settings(namespace="default", health=None, grace=5.0))
+            async with replica.running():
+                await world.until(lambda: replica.manager.unready() == "")
+                world.server.latency = (100.0, 100.0)
+                world.server.create(
+                    world.server.resource("widgets.toys.example.com"),
+                    {"metadata": {"name": "a", "namespace": "default"}},
+                )
+                (controller,) = replica.manager._controllers
+                await world.until(lambda: bool(controller.queue.running()))
+                started = world.clock.monotonic()
+                replica.manager.request_stop()
+                if twice:
+                    replica.manager.request_stop()
+                await world.until(lambda: replica.code is not None)
+                took.append(world.clock.monotonic() - started)
+                assert replica.code == 0
+
+        in_world(scene)
+        return took[0]
+
+    assert 4.9 < stop(twice=False) < 7.2
+    assert stop(twice=True) < 2.2
+
+
+@pytest.mark.parametrize("moment", ["before the caches are filled", "as a candidate"])
+def test_a_stop_before_leading_is_clean(moment: str) -> None:
+    async def scene(world: World) -> None:
+        leader, replica = Replica(world, "one"), Replica(world, "two")
+        if moment == "before the caches are filled":
+            world.server.faults.add(Rule(fault=Answer(code=503), path="/widgets", times=None))
+        else:
+            await world.until(lambda: True)
+        async with leader.running():
+            await anyio.sleep(10)
+            async with replica.running():
+                await anyio.sleep(10)
+                assert (replica.manager.unready() == "") is (moment == "as a candidate")
+                replica.manager.request_stop()
+                await world.until(lambda: replica.code is not None, within=5)
+                assert replica.code == 0
+
+    in_world(scene)
+
+
+def test_without_election_it_works_at_once_and_needs_no_lease() -> None:
+    async def scene(world: World) -> None:
+        replica = Replica(world, "one", Settings(health=None))
+        async with replica.running():
+            await world.create("a")
+            await world.until(lambda: world.is_ready("a", 1))
+            assert (await world.user.list_all(LEASES)).items == ()
+
+    in_world(scene)
+
+
+def test_what_is_not_ready_is_named() -> None:
+    async def scene(world: World) -> None:
+        world.server.faults.add(Rule(fault=Answer(code=403, reason="Forbidden"), path="/configmaps", times=None))
+        replica = Replica(world, "one")
+        async with replica.running():
+            await anyio.sleep(manager_module.SYNC_REPORT + 1)
+            assert replica.manager.unready() == "caches not filled: configmaps"
+            assert not replica.manager.still_leading()
+
+    in_world(scene)
+
+
+def test_two_informers_of_one_resource_are_refused() -> None:
+    def twice(assembly: Assembly) -> Sequence[ControllerSpec]:
+        assembly.informer(WIDGETS)
+        assembly.informer(WIDGETS)
+        return ()
+
+    async def scene(world: World) -> None:
+        with pytest.raises(InvariantViolation, match="has an informer already"):
+            Replica(world, "one", make=twice)
+
+    in_world(scene)
+
+
+def test_a_worker_that_is_stuck_is_named() -> None:
+    async def scene(world: World) -> None:
+        replica = Replica(world, "one")
+        (controller,) = replica.manager._controllers
+        controller.stuck = lambda _limit: (Key("default", "a"),)  # type: ignore[method-assign]
+        assert replica.manager.unhealthy() == "workers stuck for 300 s: toy default/a"
+
+    in_world(scene)
