@@ -120,11 +120,12 @@ def live_probes(namespace: str, name: str) -> tuple[Probe, ...]:
 
 
 def start_probes(workspace: Workspace) -> tuple[Probe, ...]:
-    """Return the reads that a start is decided on: the live ones, the Project and the repository Secret."""
+    """Return the reads that a start is decided on: the live ones, the Project, the claim and the repository Secret."""
     meta, spec = workspace.metadata, workspace.spec
     return (
         *live_probes(meta.namespace, meta.name),
         LiveGet(PROJECTS, meta.namespace, spec.project_ref.name),
+        LiveGet(PERSISTENT_VOLUME_CLAIMS, meta.namespace, volume_claim_name(meta.name)),
         RepositorySecrets(meta.namespace, spec.source.repo_url),
     )
 
@@ -162,6 +163,8 @@ def observe(request: Request, view: View, now: datetime, settings: WorkspaceSett
 def _with_surroundings(seen: Observation, view: View, workspace: Workspace) -> Observation:
     meta, project_name = workspace.metadata, workspace.spec.project_ref.name
     project = view.fact(LiveGet(PROJECTS, meta.namespace, project_name))
+    claim_name = volume_claim_name(meta.name)
+    claim = view.fact(LiveGet(PERSISTENT_VOLUME_CLAIMS, meta.namespace, claim_name))
     secrets = view.fact(RepositorySecrets(meta.namespace, workspace.spec.source.repo_url))
     run = workspace.status.current_run or CurrentRun()
     job = seen.job_named(run.apply_job) or seen.job_named(run.plan_job)
@@ -176,7 +179,7 @@ def _with_surroundings(seen: Observation, view: View, workspace: Workspace) -> O
         workspace=workspace,
         jobs=seen.jobs,
         pods=seen.pods,
-        claim=view.get(PERSISTENT_VOLUME_CLAIMS, meta.namespace, volume_claim_name(meta.name)),
+        claim=_value(claim) if claim else view.get(PERSISTENT_VOLUME_CLAIMS, meta.namespace, claim_name),
         project=_value(project) if project else view.get(PROJECTS, meta.namespace, project_name),
         live=seen.live,
         stale=seen.stale,
@@ -184,7 +187,7 @@ def _with_surroundings(seen: Observation, view: View, workspace: Workspace) -> O
         # Events only explain; a controller that may not read them says less and works on.
         warnings=(_value(warnings) or ()) if warnings else None,
         refusal=seen.refusal,
-        failure=seen.failure or _first_failure([project, secrets]),
+        failure=seen.failure or _first_failure([project, claim, secrets]),
     )
 
 

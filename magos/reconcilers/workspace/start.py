@@ -128,13 +128,11 @@ def refuse(seen: Observation, refused: Refused) -> Move:
 def rejudge(seen: Observation) -> Move:
     """Judge a refused start again; once the checks pass, the run begins anew with its former trigger."""
     refused = judge_inputs(seen)
-    if refused is None and seen.secrets is None:
-        return Move(probes=start_probes(seen.subject), outcome=Outcome.WAITING)
-    if refused is None and seen.secrets is not None:
-        refused = judge_secret(seen.secrets)
     if refused is None:
+        if not seen.live or seen.secrets is None:
+            return Move(probes=start_probes(seen.subject), outcome=Outcome.WAITING)
         claim = _claim(seen)
-        refused = claim if isinstance(claim, Refused) else None
+        refused = judge_secret(seen.secrets) or (claim if isinstance(claim, Refused) else None)
     if refused is None:
         return restart(seen)
     if (refused.reason, refused.message) == (seen.subject.status.reason, seen.subject.status.message):

@@ -1,0 +1,53 @@
+"""How every controller program begins: flags, environment, connection, exit code (spec §13.2).
+
+Whatever is wrong with a flag or a variable is one line on stderr that names it, and exit code 2.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+from magos.errors import ConfigurationError
+from magos.runtime.assembly import Assembly
+from magos.runtime.config import load_config
+from magos.runtime.controller import ControllerSpec
+from magos.runtime.manager import ControllerApp
+from magos.runtime.process import run_controllers
+from magos.runtime.settings import add_common_flags, common_settings, flag_parser
+
+__all__ = ["Build", "run_program"]
+
+Build = Callable[[Assembly], Sequence[ControllerSpec]]
+
+
+def run_program(name: str, prepare: Callable[[Mapping[str, str]], Build]) -> int:
+    """Run the controller program ``magos-<name>-controller`` and return its exit code.
+
+    ``prepare`` reads what the program alone is told by the environment, and returns what builds its controllers.
+    """
+    environ = dict(os.environ)
+    parser = flag_parser(f"magos-{name}-controller")
+    add_common_flags(parser)
+    parser.add_argument(
+        "--kubeconfig", default=None, metavar="FILE", help="default: $KUBECONFIG, else this pod's account"
+    )
+    try:
+        flags = parser.parse_args(sys.argv[1:])
+        settings = common_settings(
+            flags, namespace=environ.get("POD_NAMESPACE", ""), identity=environ.get("HOSTNAME", "")
+        )
+        build = prepare(environ)
+        connection = load_config(flags.kubeconfig, environ=environ)
+    except ConfigurationError as error:
+        print(" ".join(str(error).split()), file=sys.stderr)
+        return 2
+    app = ControllerApp(name=f"{name}-controller", settings=settings, build=build)
+    return run_controllers(app, connection, version=_version())
+
+
+def _version() -> str:
+    try:
+        return version("magos")
+    except PackageNotFoundError:  # run from a source tree
+        return "0"

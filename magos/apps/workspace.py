@@ -1,0 +1,20 @@
+"""Composition root of ``magos-workspace-controller``."""
+
+import sys
+from collections.abc import Mapping
+
+from magos.apps.controllers import Build, run_program
+from magos.apps.workspace_composition import workspace_controller
+from magos.apps.workspace_settings import load_workspace_settings
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the workspace controller; ends the process with its exit code."""
+    sys.exit(run_program("workspace", _prepare))
+
+
+def _prepare(environ: Mapping[str, str]) -> Build:
+    settings = load_workspace_settings(environ)
+    return lambda assembly: workspace_controller(assembly, settings)

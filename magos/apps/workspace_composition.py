@@ -1,0 +1,139 @@
+"""What the workspace controller watches, and which change wakes which Workspace (spec §6.2)."""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+
+from magos.api import labels
+from magos.api.annotations import APPROVED, EXECUTION_ALLOWED, FORCE_DELETE, RECONCILE_REQUEST
+from magos.api.kube import JOBS, PERSISTENT_VOLUME_CLAIMS, PODS, SECRET_METADATA, Pod, SecretMetadata
+from magos.api.meta import Resource
+from magos.api.project import PROJECTS, Project
+from magos.api.workspace import WORKSPACES, Workspace
+from magos.apps.job_events import read_job_events
+from magos.apps.repository_secrets import RepositorySecretReader
+from magos.reconcilers.effects import JobEvents, RepositorySecrets
+from magos.reconcilers.project import BY_PROJECT, project_index
+from magos.reconcilers.workspace.machine import reconcile
+from magos.reconcilers.workspace.observation import BY_WORKSPACE, observe, workspace_index
+from magos.reconcilers.workspace.settings import WorkspaceSettings
+from magos.runtime.assembly import Assembly
+from magos.runtime.controller import ControllerSpec
+from magos.runtime.decision import Decision, Priority, Reconciler, Request, View
+from magos.runtime.informer import Change, Informer
+from magos.runtime.sources import Source, own_key, owner_key, usual_priority
+from magos.runtime.workqueue import Key
+
+__all__ = ["by_project", "workspace_controller", "workspace_reconciler"]
+
+_BY_LABEL = "label"
+_RUN_ID_BYTES = 4
+_ASKED_BY_PEOPLE = (RECONCILE_REQUEST, APPROVED, EXECUTION_ALLOWED, FORCE_DELETE)
+
+
+def workspace_controller(
+    assembly: Assembly, settings: WorkspaceSettings, draw: Callable[[int], bytes] = os.urandom
+) -> Sequence[ControllerSpec]:
+    """Declare the informers and return the controller; ``draw`` gives the random bytes of run IDs."""
+    ours = labels.WORKSPACE  # "has the label": nothing else of these kinds concerns us
+    workspaces = assembly.informer(WORKSPACES, indexers={BY_PROJECT: by_project, _BY_LABEL: _by_label})
+    jobs = assembly.informer(JOBS, selector=ours, indexers={BY_WORKSPACE: _by_workspace})
+    pods = assembly.informer(PODS, selector=ours, indexers={BY_WORKSPACE: _by_workspace})
+    claims = assembly.informer(PERSISTENT_VOLUME_CLAIMS, selector=ours)
+    projects = assembly.informer(PROJECTS)
+    secrets = assembly.informer(SECRET_METADATA, selector=f"{labels.SECRET_TYPE}={labels.REPOSITORY}")
+    return (
+        ControllerSpec(
+            name="workspace",
+            kind=WORKSPACES,
+            reconcile=workspace_reconciler(settings, draw),
+            sources=(
+                Source(workspaces, own_key, _urgency),
+                Source(jobs, owner_key(WORKSPACES)),
+                Source(claims, owner_key(WORKSPACES)),
+                Source(pods, _of_pod(workspaces)),
+                Source(projects, _of_project(workspaces)),
+                Source(secrets, _of_namespace(workspaces)),
+            ),
+            workers=assembly.settings.workers,
+            probes={RepositorySecrets: RepositorySecretReader(), JobEvents: read_job_events},
+        ),
+    )
+
+
+def workspace_reconciler(settings: WorkspaceSettings, draw: Callable[[int], bytes] = os.urandom) -> Reconciler:
+    """Return the reconciler; the random bytes are drawn here, so that what decides stays pure."""
+
+    def decide(request: Request, view: View, now: datetime) -> Decision:
+        return reconcile(observe(request, view, now, settings, draw(_RUN_ID_BYTES)))
+
+    return decide
+
+
+def by_project(workspace: Workspace) -> Iterable[str]:
+    """File a Workspace under its Project."""
+    yield project_index(workspace.metadata.namespace, workspace.spec.project_ref.name)
+
+
+def _by_label(workspace: Workspace) -> Iterable[str]:
+    yield workspace_index(workspace.metadata.namespace, labels.workspace_label(workspace.metadata.name))
+
+
+def _by_workspace(item: Resource) -> Iterable[str]:
+    label = item.metadata.labels.get(labels.WORKSPACE)
+    if label is not None:
+        yield workspace_index(item.metadata.namespace, label)
+
+
+def _urgency(change: Change[Workspace]) -> Priority | None:
+    """What a person asks for by annotation goes first; our own status writes and everything else in their turn."""
+    if change.old is not None and change.new is not None:
+        before, after = change.old.metadata.annotations, change.new.metadata.annotations
+        if any(after.get(key) not in (None, before.get(key)) for key in _ASKED_BY_PEOPLE):
+            return Priority.USER
+    return usual_priority(change)
+
+
+def _of_pod(workspaces: Informer[Workspace]) -> Callable[[Change[Pod]], Iterable[Key]]:
+    """A pod's label names the Workspace, shortened if need be: the index knows which one that is."""
+
+    def mapper(change: Change[Pod]) -> Iterable[Key]:
+        pod = change.new if change.new is not None else change.old
+        if pod is None:
+            return ()
+        found = (each for value in _by_workspace(pod) for each in workspaces.cache.by_index(_BY_LABEL, value))
+        return tuple(map(_key, found))
+
+    return mapper
+
+
+def _of_project(workspaces: Informer[Workspace]) -> Callable[[Change[Project]], Iterable[Key]]:
+    def mapper(change: Change[Project]) -> Iterable[Key]:
+        project = change.new if change.new is not None else change.old
+        if project is None or _same_inputs(change):
+            return ()
+        value = project_index(project.metadata.namespace, project.metadata.name)
+        return tuple(map(_key, workspaces.cache.by_index(BY_PROJECT, value)))
+
+    return mapper
+
+
+def _same_inputs(change: Change[Project]) -> bool:
+    """A Project's status concerns no member."""
+    return change.old is not None and change.new is not None and change.old.spec == change.new.spec
+
+
+def _of_namespace(workspaces: Informer[Workspace]) -> Callable[[Change[SecretMetadata]], Iterable[Key]]:
+    """Metadata does not tell the URL: every Workspace of the namespace looks whether its start was refused for it."""
+
+    def mapper(change: Change[SecretMetadata]) -> Iterable[Key]:
+        secret = change.new if change.new is not None else change.old
+        if secret is None or change.initial:
+            return ()
+        return tuple(map(_key, workspaces.cache.list(secret.metadata.namespace)))
+
+    return mapper
+
+
+def _key(workspace: Workspace) -> Key:
+    return Key(workspace.metadata.namespace, workspace.metadata.name)
