@@ -12,7 +12,8 @@ __all__ = ["LONGEST_DIAGNOSTIC", "last_error", "shorten"]
 LONGEST_DIAGNOSTIC: Final = 512
 """Characters of a diagnostic that reach status and history."""
 
-_START: Final = re.compile(r"^Error: ", re.MULTILINE)
+# A diagnostic follows an empty line; "Error:" elsewhere is output of a program, quoted in one or not.
+_START: Final = re.compile(r"(?:\A\s*|\n\n)Error: ")
 _NEXT: Final = re.compile(r"^(?:Warning: |\[magos-job\] )", re.MULTILINE)
 _SOURCE_LINE: Final = re.compile(r"\s+\d+: ")
 _LOCK_FIELD: Final = re.compile(r"^\s+(ID|Who|Operation|Created):\s+(\S.*?)\s*$", re.MULTILINE)
@@ -28,7 +29,7 @@ def last_error(output: bytes) -> str | None:
     starts = [match.start() for match in _START.finditer(text)]
     if not starts:
         return None
-    block = text[starts[-1] :]
+    block = text[starts[-1] :].lstrip()
     end = _NEXT.search(block)
     block = block[: end.start()] if end else block
     return shorten(_locked(block) or _one_line(block))

@@ -8,7 +8,6 @@ import io
 import os
 import shutil
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,6 +40,8 @@ def read_limited(path: Path, limit: int) -> bytes:
 
 def write_private(path: Path, content: bytes) -> None:
     """Put a file with ``content`` and mode 0600 at ``path`` in one step, in place of whatever lies there."""
+    import tempfile
+
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     fresh = Path(name)

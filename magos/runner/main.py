@@ -5,7 +5,6 @@
 """
 
 import sys
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -56,6 +55,8 @@ def run_stage(arguments: Sequence[str], paths: Paths | None = None) -> int:
         return _run_init(stage, place, environment(), termination)
     except Terminated:  # while it was already cleaning up
         return TERMINATED
+    finally:
+        termination.conclude()
 
 
 def _run_init(stage: Stage, paths: Paths, env: Environment, termination: Termination) -> int:
@@ -138,6 +139,8 @@ def _failure(stage: Stage, reason: Reason, message: str) -> StageStatus:
 
 def _unexpected(stage: Stage, phase: JobType, error: Exception, journal: Journal) -> StageStatus:
     if not isinstance(error, MagosError | OSError):
+        import traceback
+
         journal.say("".join(traceback.format_exception(error)).rstrip())
     message = f"{stage} failed: {str(error) or type(error).__name__}"
     return _failure(stage, phase_failed(phase), journal.masked(message))

@@ -45,6 +45,14 @@ class Termination:
         # Without a handler of its own the signal would be dropped and not wake anybody.
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
+    def conclude(self) -> None:
+        """Ignore signals from now on: the exit code is decided.
+
+        The interpreter resets handlers while it ends, and a signal in these milliseconds would kill it.
+        """
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+
     @contextmanager
     def deferred(self) -> Iterator[None]:
         """Only note a request while the block runs, and raise ``Terminated`` at its end if there was one."""
