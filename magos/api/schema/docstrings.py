@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from functools import cache
 from itertools import pairwise
 
+from msgspec import Struct
+
 __all__ = ["field_docs"]
 
 
@@ -15,7 +17,7 @@ def field_docs(struct: type) -> Mapping[str, str]:
     """Return the description of every documented field of ``struct``, inherited ones included, by Python name."""
     docs: dict[str, str] = {}
     for base in reversed(struct.__mro__):
-        if base.__module__.startswith("magos."):
+        if issubclass(base, Struct) and base is not Struct:
             docs.update(_own_docs(base))
     return docs
 
