@@ -1,5 +1,6 @@
 """The walk of the one-machine mode: from a commit to three applied Workspaces, told while it happens."""
 
+import random
 import shutil
 import signal
 import sys
@@ -23,6 +24,7 @@ from magos.local.machine import Machine, machine, machine_assets
 from magos.local.manifests import manifest_folder
 from magos.local.progress import LineProgress, Progress
 from magos.local.recipes import TOFU_VERSION
+from magos.runtime.clock import SystemClock
 from magos.runtime.informer import Change, Informer
 
 __all__ = ["DEMO_NAMESPACE", "DemoSettings", "run_demo", "sample_manifests"]
@@ -94,7 +96,6 @@ def run_demo(settings: DemoSettings) -> int:
     began = time.monotonic()
     assets = machine_assets(settings.assets, progress)
     folder = Path(tempfile.mkdtemp(prefix="magos-demo-"))
-    folder.chmod(0o755)
 
     async def walk() -> int:
         async with machine(assets, folder, environ=settings.environ, progress=progress) as here:
@@ -132,7 +133,9 @@ async def _walk(here: Machine, progress: Progress, began: float, *, stay: bool) 
     revision = await anyio.to_thread.run_sync(here.repository.head)
     progress.say(f"applying Project {project} with {len(names)} Workspaces; the repository is at commit {revision}")
     story = _Story(names, progress, began)
-    informer: Informer[Workspace] = Informer(here.client, WORKSPACES, namespace=DEMO_NAMESPACE)
+    informer: Informer[Workspace] = Informer(
+        here.client, WORKSPACES, namespace=DEMO_NAMESPACE, clock=SystemClock(), rng=random.SystemRandom()
+    )
     informer.add_handler(story.changed)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(informer.run)

@@ -160,10 +160,10 @@ async def log_server(directory: LogDirectory, authority: Authority) -> AsyncIter
     from aiohttp import web
 
     context = await anyio.to_thread.run_sync(_server_context, authority)
-    runner = web.AppRunner(_application(directory), access_log=None)
+    runner = web.AppRunner(_application(directory), access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context, shutdown_timeout=1.0)
+        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
         await site.start()
         port: int = runner.addresses[0][1]
         yield port

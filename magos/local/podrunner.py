@@ -5,6 +5,7 @@ removes the objects of deleted pods once nothing of them runs. It does not isola
 limits and never restarts a container.
 """
 
+import random
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,6 +26,7 @@ from magos.local.podlogs import ContainerLog, log_server
 from magos.local.podsources import PodSources, Request
 from magos.local.podvolumes import PodVolumes
 from magos.runtime.client import ApiClient, ApiError
+from magos.runtime.clock import SystemClock
 from magos.runtime.informer import Change, Informer
 
 __all__ = ["NODE_NAME", "PodRunner"]
@@ -90,8 +92,9 @@ class PodRunner:
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Be the node until cancelled; ready once registered. Running containers end with it."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._folder.chmod(0o755)  # the containers' users look into it
-        informer: Informer[PodManifest] = Informer(self._client, PODS_IN_FULL)
+        informer: Informer[PodManifest] = Informer(
+            self._client, PODS_IN_FULL, clock=SystemClock(), rng=random.SystemRandom()
+        )
         async with log_server(self, self._authority) as port, anyio.create_task_group() as tasks:
             await self._register(port)
             informer.add_handler(lambda change: self._changed(change, tasks))

@@ -76,6 +76,8 @@ def _unshare_user(uid: int, gid: int) -> None:
 def _place(root: Path, target: str, source: str) -> str:
     """Create the mount point for ``source`` at ``target`` below the new root and return its path."""
     point = root / target.lstrip("/")
+    if point.exists():  # inside a folder that is shown already, and perhaps read-only
+        return str(point)
     if Path(source).is_dir():
         point.mkdir(parents=True, exist_ok=True)
     else:

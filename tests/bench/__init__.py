@@ -1,0 +1,1 @@
+"""Figures: what Magos costs, as ratios and counts that another machine can compare."""

@@ -1,0 +1,30 @@
+"""The bench measures what it says. Figures are printed, never judged here: timing decides no test."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.bench.figures import NAMES, measure
+
+
+def test_start_up_figures_are_ratios_to_an_empty_process() -> None:
+    figures = measure(["startup.job_ratio", "startup.cli_ratio"])
+    print(json.dumps(figures))
+    assert set(figures) == {"startup.job_ratio", "startup.cli_ratio"}
+    assert all(value > 1 for value in figures.values())
+
+
+def test_an_unknown_figure_is_named() -> None:
+    answer = subprocess.run(
+        [sys.executable, "-m", "tests.bench", "--json", "no.such"], capture_output=True, text=True, check=False
+    )
+    assert answer.returncode == 2
+    assert "no.such" in answer.stderr
+    assert all(name in answer.stderr for name in NAMES)
+
+
+def test_an_unknown_figure_is_refused_before_anything_is_measured() -> None:
+    with pytest.raises(KeyError, match=r"no\.such"):
+        measure(["startup.job_ratio", "no.such"])

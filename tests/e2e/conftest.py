@@ -1,0 +1,20 @@
+"""One running one-machine mode for all end-to-end tests; each test works in a namespace of its own."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.onemachine import OneMachine, one_machine
+
+
+@pytest.fixture(scope="session")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OneMachine]:
+    """Everything running; a pod that does not start is given up after a time that tests can wait for."""
+    with one_machine(tmp_path_factory.mktemp("machine"), {"MAGOS_JOB_START_TIMEOUT": "30s"}) as running:
+        yield running
+
+
+@pytest.fixture
+def namespace(here: OneMachine) -> str:
+    """A namespace with a Project ``shop`` and everything that runner pods need."""
+    return here.namespace()
