@@ -257,7 +257,7 @@ def test_a_worker_that_is_stuck_is_named() -> None:
     async def scene(world: World) -> None:
         replica = Replica(world, "one")
         (controller,) = replica.manager._controllers
-        controller.stuck = lambda _limit: (Key("default", "a"),)  # type: ignore[method-assign]
+        controller.stuck = lambda limit: (Key("default", "a"),) if limit else ()  # type: ignore[method-assign]
         assert replica.manager.unhealthy() == "workers stuck for 300 s: toy default/a"
 
     in_world(scene)

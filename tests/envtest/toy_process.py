@@ -1,0 +1,58 @@
+"""The toy controller as a process of its own: ``python -m tests.envtest.toy_process KUBECONFIG NAMESPACE FLAGS...``."""
+
+import sys
+from collections.abc import Callable, Sequence
+
+from magos.api.kube import CONFIG_MAPS
+from magos.errors import ConfigurationError
+from magos.runtime.assembly import Assembly
+from magos.runtime.config import load_config
+from magos.runtime.controller import ControllerSpec
+from magos.runtime.manager import ControllerApp
+from magos.runtime.process import run_controllers
+from magos.runtime.settings import Settings, parse_flags
+from magos.runtime.sources import Source, own_key, owner_key
+from tests.sim import toy
+from tests.sim.toy import WIDGETS
+
+NAME = "toy-controller"
+
+
+def build_in(namespace: str) -> Callable[[Assembly], Sequence[ControllerSpec]]:
+    """Return the composition of the toy controller, restricted to a namespace."""
+
+    def build(assembly: Assembly) -> Sequence[ControllerSpec]:
+        widgets = assembly.informer(WIDGETS, namespace=namespace)
+        children = assembly.informer(CONFIG_MAPS, namespace=namespace)
+        sources = (Source(widgets, own_key), Source(children, owner_key(WIDGETS)))
+        return (
+            ControllerSpec(
+                name="toy",
+                kind=WIDGETS,
+                reconcile=toy.reconcile,
+                sources=sources,
+                workers=assembly.settings.workers,
+            ),
+        )
+
+    return build
+
+
+def app_in(namespace: str, settings: Settings) -> ControllerApp:
+    """Return the toy app for a namespace."""
+    return ControllerApp(name=NAME, settings=settings, build=build_in(namespace))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run until asked to stop."""
+    kubeconfig, namespace, *flags = arguments
+    try:
+        settings = parse_flags(NAME, flags, namespace=namespace, identity="toy")
+    except ConfigurationError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return run_controllers(app_in(namespace, settings), load_config(kubeconfig, environ={}), version="test")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
