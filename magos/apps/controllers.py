@@ -30,7 +30,7 @@ def run_program(name: str, prepare: Callable[[Mapping[str, str]], Build]) -> int
     parser = flag_parser(f"magos-{name}-controller")
     add_common_flags(parser)
     parser.add_argument(
-        "--kubeconfig", default=None, metavar="FILE", help="default: $KUBECONFIG, else this pod's account"
+        "--kubeconfig", default=None, metavar="FILE", help="default: $KUBECONFIG or the pod"
     )
     try:
         flags = parser.parse_args(sys.argv[1:])

@@ -1,0 +1,83 @@
+"""The workspace and the project controller as processes over the simulated API server: from Pending to Applied."""
+
+import anyio
+import pytest
+
+from magos.api.names import JobType
+from magos.api.workspace import WORKSPACES
+from tests.sim.magos import NAMESPACE, SHA, World, in_world, workspace
+
+
+def test_a_run_reaches_applied_within_fourteen_writes() -> None:
+    async def scene(world: World) -> None:
+        async with world.running():
+            await world.apply()
+            await anyio.sleep(10)
+            await world.user.create(WORKSPACES, workspace("a"))
+            await world.until(lambda: world.phase("a") == "Pending")
+            begun = len(world.writes()) - 1
+            await world.until(lambda: world.phase("a") == "Applied")
+            await anyio.sleep(5)
+            writes = [f"{each.verb} {each.path.rpartition('/')[2]}" for each in world.writes()[begun:]]
+            assert writes.pop() == "patch a"  # the clean-up after the run
+            assert len(writes) == 14, writes
+
+        found = world.workspace("a")
+        assert found is not None
+        assert found.status.observed_revision == SHA
+        assert [each.job_type for each in world.node.ran] == [JobType.PLAN, JobType.APPLY]
+
+    in_world(scene)
+
+
+def test_an_applied_workspace_is_left_alone() -> None:
+    async def scene(world: World) -> None:
+        async with world.running():
+            await world.apply("a", "b", "c")
+            await world.until(lambda: all(world.phase(name) == "Applied" for name in "abc"))
+            await anyio.sleep(5)
+            served = len([each for each in world.server.served if each.user in ("workspace", "project")])
+            writes = len(world.writes())
+            await anyio.sleep(60)
+            assert len(world.writes()) == writes
+            new = [e for e in world.server.served if e.user in ("workspace", "project")][served:]
+            assert {e.verb for e in new if "/leases" not in e.path and "/events" not in e.path} <= {"watch"}
+
+    in_world(scene)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_controllers_killed_at_any_time_end_in_the_same_state(seed: int) -> None:
+    async def scene(world: World) -> None:
+        await world.apply("a", "b")
+        for _ in range(60):
+            async with world.running():
+                await anyio.sleep(world.rng.uniform(0.05, 1.5) + (15.0 if world.rng.random() < 0.3 else 0.0))
+            if world.phase("a") == world.phase("b") == "Applied":
+                break
+        async with world.running():
+            await world.until(lambda: world.phase("a") == world.phase("b") == "Applied")
+        for name in "ab":
+            found = world.workspace(name)
+            assert found is not None
+            assert found.status.observed_revision == SHA
+            ran = [each for each in world.node.ran if each.workspace == name]
+            assert [each.job_type for each in ran] == [JobType.PLAN, JobType.APPLY]
+            assert len({each.run_id for each in ran}) == 1
+
+    in_world(scene, seed=seed)
+
+
+def test_deletion_during_an_apply_waits_for_its_end() -> None:
+    async def scene(world: World) -> None:
+        world.node.work = 30.0
+        async with world.running():
+            await world.apply("a")
+            await world.until(lambda: world.phase("a") == "Applying" and len(world.node.ran) == 2)
+            await world.user.delete(WORKSPACES, NAMESPACE, "a")
+            await world.until(lambda: world.phase("a") == "Deleting")
+            assert world.node.ran[-1].ended is None
+            await world.until(lambda: world.phase("a") == "gone")
+            assert world.node.ran[-1].ended is not None
+
+    in_world(scene)
