@@ -13,7 +13,7 @@ __all__ = ["PlanContent", "read_plan_json"]
 
 class _Change(msgspec.Struct):
     actions: tuple[str, ...] = ()
-    importing: msgspec.Raw | None = None
+    importing: object = None
 
 
 class _ResourceChange(msgspec.Struct):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from magos.runner.redact import LONGEST_HELD, Redactor, redact, secret_forms
 
 # No '*': a mask beside the rest of a value could otherwise look like a value.
-secrets = st.lists(st.text(alphabet="abcXY/+ %\"\n\u00e9=", min_size=4, max_size=12), min_size=1, max_size=4)
+secrets = st.lists(st.text(alphabet='abcXY/+ %"\n\u00e9=', min_size=4, max_size=12), min_size=1, max_size=4)
 noise = st.binary(max_size=30).map(lambda raw: raw.replace(b"*", b"-"))
 
 

@@ -1,0 +1,265 @@
+"""The small parts of the runner: plan files, plan JSON, diagnostics, state, statuses, markers."""
+
+import io
+import os
+import zipfile
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from magos.api.names import JobType
+from magos.api.reasons import Reason
+from magos.api.result import PlannedChanges
+from magos.ids import digest_of
+from magos.runner.config import load_render
+from magos.runner.diagnostics import LONGEST_DIAGNOSTIC, last_error
+from magos.runner.files import NotRegular, open_regular, read_limited, write_private
+from magos.runner.markers import claim_start, remove_other_runs
+from magos.runner.outcome import StageFailed
+from magos.runner.paths import Paths
+from magos.runner.planfile import carried_variables, file_digest
+from magos.runner.planjson import read_plan_json
+from magos.runner.state import require_persistent_state
+from magos.runner.status import Stage, StageStatus, read_status, write_status
+from magos.runner.tool import inside_tree
+from tests.unit.runner.test_runner_config import ENV, RUN
+
+
+def varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value >= 0x80:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*encoded, value])
+
+
+def field(number: int, content: bytes) -> bytes:
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def plan_file(path: Path, message: bytes) -> Path:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("tfplan", message)
+    path.write_bytes(content.getvalue())
+    return path
+
+
+@given(st.sets(st.text(min_size=1), max_size=5), st.binary(max_size=300))
+def test_the_variables_of_a_plan_are_read_whatever_their_values(
+    tmp_path_factory: pytest.TempPathFactory, names: set[str], value: bytes
+) -> None:
+    message = varint(1 << 3) + varint(3)
+    for name in names:
+        message += field(3, value) + field(2, field(1, name.encode()) + field(2, field(1, value)))
+    path = plan_file(tmp_path_factory.getbasetemp() / "v.tfplan", message + varint(20 << 3) + b"\x01")
+    assert carried_variables(path) == names
+    assert file_digest(path) == digest_of(path.read_bytes())
+
+
+@given(st.binary(max_size=60))
+def test_an_unreadable_plan_carries_nothing_known(tmp_path_factory: pytest.TempPathFactory, message: bytes) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    assert carried_variables(plan_file(folder / "m.tfplan", message + b"\x0f")) is None
+    (folder / "z.tfplan").write_bytes(message)
+    assert carried_variables(folder / "z.tfplan") is None
+
+
+def plan_json(*changes: dict[str, object], outputs: dict[str, object] | None = None) -> bytes:
+    document = {"format_version": "1.2", "resource_changes": list(changes), "output_changes": outputs or {}}
+    return msgspec.json.encode(document)
+
+
+@pytest.mark.parametrize(
+    ("actions", "counts", "has_changes"),
+    [
+        (["no-op"], (0, 0, 0), False),
+        (["create"], (1, 0, 0), True),
+        (["update"], (0, 1, 0), True),
+        (["delete"], (0, 0, 1), True),
+        (["delete", "create"], (1, 0, 1), True),
+        (["create", "delete"], (1, 0, 1), True),
+        (["read"], (0, 0, 0), True),
+        (["forget"], (0, 0, 0), True),
+    ],
+)
+def test_actions_are_counted(actions: list[str], counts: tuple[int, int, int], has_changes: bool) -> None:
+    content = read_plan_json(plan_json({"change": {"actions": actions, "before": {"secret": "x"}}}))
+    assert (content.changes, content.has_changes) == (PlannedChanges(*counts), has_changes)
+
+
+def test_moves_imports_and_outputs_are_changes_too() -> None:
+    nothing = {"actions": ["no-op"]}
+    assert read_plan_json(plan_json({"change": nothing, "previous_address": "a.b"})).has_changes
+    assert read_plan_json(plan_json({"change": nothing | {"importing": {"id": "i"}}})).has_changes
+    assert read_plan_json(plan_json(outputs={"o": {"actions": ["update"]}})).has_changes
+    assert not read_plan_json(plan_json({"change": nothing}, outputs={"o": nothing})).has_changes
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"format_version": "2.0"}'])
+def test_what_is_no_plan_is_refused(content: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        read_plan_json(content)
+
+
+LOCKED = b"""
+Error: Error acquiring the state lock
+
+Error message: resource temporarily unavailable
+Lock Info:
+  ID:        d3b6
+  Path:      /s
+  Operation: OperationTypeApply
+  Who:       root@pod
+  Version:   1.12.6
+  Created:   2026-01-01 00:00:00 UTC
+  Info:
+
+Acquires a state lock to protect the state.
+"""
+
+
+def test_the_last_diagnostic_is_taken_with_its_place_and_without_source_lines() -> None:
+    output = b"Planning...\n\nError: first\n\nx\n\nError: second\n\n  on main.tf line 7:\n   7:   a = b\n\nNot there.\n"
+    assert last_error(output) == "second: on main.tf line 7: Not there."
+    assert last_error(output + b"\nWarning: deprecated\n\nmore\n") == "second: on main.tf line 7: Not there."
+    assert last_error(b"all fine\nterraform_data.a (local-exec): Error: no\nError: no\n") is None
+
+
+def test_a_locked_state_names_lock_holder_and_time() -> None:
+    message = last_error(LOCKED)
+    assert message is not None
+    assert message.startswith(
+        "the state is locked: lock d3b6, held by root@pod for Apply since 2026-01-01 00:00:00 UTC"
+    )
+
+
+@given(st.binary(max_size=2000))
+def test_diagnostics_are_bounded_and_printable(noise: bytes) -> None:
+    message = last_error(b"\nError: " + noise)
+    assert message is not None
+    assert len(message) <= LONGEST_DIAGNOSTIC
+    assert "\x1b" not in message
+    assert "\0" not in message
+
+
+def backend(folder: Path, kind: str, path: str | None) -> None:
+    folder.mkdir(exist_ok=True)
+    content = {"version": 3, "backend": {"type": kind, "config": {"path": path, "workspace_dir": None}, "hash": 1}}
+    (folder / "terraform.tfstate").write_bytes(msgspec.json.encode(content))
+
+
+@pytest.mark.parametrize("path", [None, "x.tfstate", "../other/x", "link/x"])
+def test_local_state_in_the_pod_is_refused_links_resolved(tmp_path: Path, path: str | None) -> None:
+    work, module = tmp_path / "work", tmp_path / "work" / "source"
+    module.mkdir(parents=True)
+    (module / "link").symlink_to(work)
+    backend(work / "data", "local", path)
+    with pytest.raises(StageFailed, match="lost with this pod"):
+        require_persistent_state(work / "data", module, work)
+
+
+def test_state_elsewhere_is_accepted(tmp_path: Path) -> None:
+    work, module = tmp_path / "work", tmp_path / "work" / "source"
+    module.mkdir(parents=True)
+    (module / "volume").symlink_to(tmp_path)
+    for kind, path in (("local", str(tmp_path / "x")), ("local", "volume/x"), ("s3", None)):
+        backend(work / "data", kind, path)
+        require_persistent_state(work / "data", module, work)
+
+
+def test_backend_settings_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "terraform.tfstate").write_text("{")
+    with pytest.raises(StageFailed, match="unreadable"):
+        require_persistent_state(tmp_path, tmp_path, tmp_path)
+
+
+def test_a_status_comes_back_as_it_was_left(tmp_path: Path) -> None:
+    paths = Paths(tmp_path)
+    status = StageStatus(stage=Stage.FETCH, reason=Reason.GIT_FAILED, message="m", revision="r", warnings=("w",))
+    write_status(paths, status)
+    assert read_status(paths, Stage.FETCH, JobType.PLAN) == status
+    assert paths.status("fetch").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b'{"stage":"terraform","v":9}',
+        b'{"stage":"fetch"}',
+        b'{"stage":"terraform","reason":"Deleting"}',
+        b'{"stage":"terraform","message":"' + b"x" * 70000 + b'"}',
+    ],
+)
+def test_a_status_that_is_none_fails_the_phase(tmp_path: Path, content: bytes) -> None:
+    paths = Paths(tmp_path)
+    paths.scratch("terraform").mkdir(parents=True)
+    paths.status("terraform").write_bytes(content)
+    assert read_status(paths, Stage.TERRAFORM, JobType.APPLY).reason is Reason.APPLY_FAILED
+
+
+def test_links_and_pipes_are_neither_followed_nor_waited_for(tmp_path: Path) -> None:
+    paths = Paths(tmp_path)
+    status = paths.status("terraform")
+    status.parent.mkdir(parents=True)
+    assert read_status(paths, Stage.TERRAFORM, JobType.PLAN).reason is Reason.PLAN_FAILED
+    os.mkfifo(status)
+    with pytest.raises(NotRegular), open_regular(status):
+        pass
+    assert read_status(paths, Stage.TERRAFORM, JobType.PLAN).reason is Reason.PLAN_FAILED
+    (tmp_path / "real").write_bytes(b'{"stage":"terraform"}')
+    status.unlink()
+    status.symlink_to(tmp_path / "real")
+    assert read_status(paths, Stage.TERRAFORM, JobType.PLAN).reason is Reason.PLAN_FAILED
+    write_private(status, b"mine")
+    assert (tmp_path / "real").read_bytes() == b'{"stage":"terraform"}'
+    status.unlink()
+    (status / "folder").mkdir(parents=True)
+    write_private(status, b"mine")
+    assert read_limited(status, 4) == b"mine"
+    with pytest.raises(ValueError, match="more than 3 bytes"):
+        read_limited(status, 3)
+
+
+def test_a_phase_is_claimed_once(tmp_path: Path) -> None:
+    paths, run = Paths(tmp_path), load_render(ENV).run
+    claim_start(paths, run)
+    with pytest.raises(StageFailed, match="second time"):
+        claim_start(paths, run)
+
+
+def test_a_marker_is_no_link_to_elsewhere(tmp_path: Path) -> None:
+    paths, run = Paths(tmp_path), load_render(ENV).run
+    (paths.runs / RUN).mkdir(parents=True)
+    (paths.runs / RUN / "plan.started").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StageFailed):
+        claim_start(paths, run)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_only_other_runs_are_removed_and_links_are_not_followed(tmp_path: Path) -> None:
+    paths, run = Paths(tmp_path), load_render(ENV).run
+    claim_start(paths, run)
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (paths.runs / "link").symlink_to(kept)
+    (paths.runs / "old").mkdir()
+    (paths.runs / "old" / "run.tfplan").write_text("secret")
+    assert remove_other_runs(paths, run) == 2
+    assert [entry.name for entry in paths.runs.iterdir()] == [RUN]
+    assert kept.is_dir()
+
+
+def test_a_path_is_judged_by_where_its_links_lead(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    (tree / "a").mkdir(parents=True)
+    (tree / "in").symlink_to("a")
+    (tree / "out").symlink_to(tmp_path)
+    assert inside_tree(tree, "in/../a", "TF_PATH") == tree / "a"
+    for path in ("out", "..", "out/tree2", "absent"):
+        with pytest.raises(StageFailed, match="TF_PATH"):
+            inside_tree(tree, path, "TF_PATH")

@@ -1,0 +1,107 @@
+"""The result: always small enough, never without what the controller acts on, never believed unread."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from magos.api.names import JobType
+from magos.api.result import (
+    Outcome,
+    PlannedChanges,
+    PolicyCount,
+    Result,
+    Violation,
+    ViolationAction,
+    decode_result,
+)
+from magos.runner.report import LARGEST_MESSAGE, encode_result
+
+RUN = "20260101T000000-00000001"
+number = st.integers(0, 10**9)
+# Lone surrogates too: that is how bytes that are no UTF-8 arrive.
+anything = st.text(st.characters(min_codepoint=0, max_codepoint=0x10FFFF), max_size=40)
+long_text = st.builds(lambda text, times: text * times, anything, st.sampled_from([1, 1, 100]))
+violation = st.builds(Violation, policy=long_text, message=long_text, action=st.sampled_from(ViolationAction))
+results = st.builds(
+    Result,
+    run_id=st.just(RUN),
+    phase=st.sampled_from(JobType),
+    result=st.just(Outcome.FAILED),
+    exit_code=st.integers(1, 255),
+    reason=st.sampled_from(["PlanFailed", "PolicyEvaluationFailed"]),
+    message=long_text,
+    revision=st.just("a" * 40),
+    plan_digest=st.just(f"sha256:{'b' * 64}"),
+    terraform_version=st.just("1.12.6-" + "r" * 57),
+    distribution=st.just("opentofu"),
+    has_changes=st.booleans(),
+    changes=st.builds(PlannedChanges, add=number, change=number, destroy=number),
+    policies=st.builds(PolicyCount, selected=number, evaluated=number),
+    violations=st.lists(violation, max_size=8).map(lambda some: tuple(some * 30)),
+    violations_total=number,
+    warnings=st.lists(long_text, max_size=5).map(tuple),
+)
+KEPT = [name for name in Result.__struct_fields__ if name not in {"message", "violations", "warnings", "truncated"}]
+
+
+@given(results)
+def test_every_result_fits_and_keeps_identity_reason_revision_digest_and_counts(result: Result) -> None:
+    encoded = encode_result(result)
+    assert len(encoded) <= LARGEST_MESSAGE
+    decoded = decode_result(encoded)
+    assert [getattr(decoded, name) for name in KEPT] == [getattr(result, name) for name in KEPT]
+    assert len(decoded.violations) <= len(result.violations)
+    if not decoded.truncated:
+        assert (len(decoded.violations), len(decoded.warnings)) == (len(result.violations), len(result.warnings))
+
+
+def test_a_small_result_passes_whole() -> None:
+    result = Result(run_id=RUN, phase=JobType.PLAN, result=Outcome.SUCCEEDED, exit_code=0, warnings=("w",))
+    assert decode_result(encode_result(result)) == result
+
+
+def test_the_wire_form_is_that_of_schema_version_1() -> None:
+    encoded = encode_result(Result(run_id=RUN, phase=JobType.PLAN, result=Outcome.SUCCEEDED, exit_code=0))
+    assert set(msgspec.json.decode(encoded)) == {
+        *("v", "runID", "phase", "result", "exitCode", "reason", "message", "revision", "planDigest"),
+        *("terraformVersion", "distribution", "hasChanges", "changes", "policies", "violations"),
+        *("violationsTotal", "warnings", "truncated"),
+    }
+
+
+GOOD = {"v": 1, "runID": RUN, "phase": "plan", "result": "Succeeded", "exitCode": 0}
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"v": 2}, "schema version 2"),
+        ({"phase": "destroy"}, "unreadable"),
+        ({"exitCode": "0"}, "unreadable"),
+        ({"exitCode": 1}, "Succeeded with exit code 1"),
+        ({"result": "Failed"}, "Failed with exit code 0"),
+        ({"revision": "main"}, "no full commit ID"),
+        ({"planDigest": "md5:1"}, "not a digest"),
+        ({"runID": "x"}, "not a run ID"),
+    ],
+)
+def test_a_result_that_is_not_one_is_refused_with_the_cause(change: dict[str, object], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        decode_result(msgspec.json.encode(GOOD | change))
+
+
+@pytest.mark.parametrize("message", ["", "{", '{"v":1}', "[]", "\ud800", "x" * 20000, b"\xff"])
+def test_rubbish_is_a_value_error(message: str | bytes) -> None:
+    with pytest.raises(ValueError, match="runner"):
+        decode_result(message)
+
+
+def test_fields_of_a_newer_runner_are_tolerated() -> None:
+    assert decode_result(msgspec.json.encode(GOOD | {"new": [1]})).run_id == RUN
+
+
+@given(st.text() | st.binary())
+def test_decoding_is_total(message: str | bytes) -> None:
+    with pytest.raises(ValueError, match="runner"):
+        decode_result(message)
