@@ -106,7 +106,9 @@ def release_keys(folder: Path | None, distribution: Distribution) -> list["Cert"
                 try:
                     keys += Cert.split_bytes(content[:_LARGEST_KEY])
                 except Exception as error:  # the library raises bare exceptions
-                    raise _unusable(f"{entry.name} in {place} holds no OpenPGP public key ({error})") from error
+                    raise _unusable(
+                        f"{entry.name} in {place} holds no OpenPGP public key ({_first_line(error)})"
+                    ) from error
     except OSError as error:
         raise _unusable(f"{place} cannot be read ({error.strerror})") from error
     if not keys:
@@ -122,14 +124,23 @@ def verify_signature(content: bytes, signature: bytes, keys: Iterable["Cert"], s
     try:
         parsed = pysequoia.Sig.from_bytes(signature)
     except Exception as error:  # the library raises bare exceptions
-        raise _invalid(source, f"the signature is not an OpenPGP signature ({error})", certificates) from error
+        raise _invalid(
+            source, f"the signature is not an OpenPGP signature ({_first_line(error)})", certificates
+        ) from error
     found = parsed.issuer_fingerprint or parsed.issuer_key_id or "unknown"
     try:
         result = pysequoia.verify(content, store=_all(certificates), signature=parsed)
     except Exception as error:  # the library raises bare exceptions
-        raise _invalid(source, f"the signature by key {found} is not valid ({error})", certificates) from error
+        raise _invalid(
+            source, f"the signature by key {found} is not valid ({_first_line(error)})", certificates
+        ) from error
     if not result.valid_sigs:
         raise _invalid(source, f"no key vouches for the signature by key {found}", certificates)
+
+
+def _first_line(error: Exception) -> str:
+    """Return what went wrong without the stack trace that the library adds to its messages."""
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _all(certificates: list["Cert"]) -> Callable[[list[str]], list["Cert"]]:

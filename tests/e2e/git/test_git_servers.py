@@ -3,6 +3,7 @@
 import socket
 import ssl
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -265,6 +266,15 @@ def test_a_server_that_goes_silent_uses_up_the_time_budget_and_no_more(tmp_path:
             ls_remote(LsRemoteRequest(f"git://127.0.0.1:{port}/x", "trunk", SCHEMES, timeout=0.5, workdir=tmp_path))
         with pytest.raises(GitError):
             ls_remote(LsRemoteRequest(f"ssh://127.0.0.1:{port}/x", "trunk", SCHEMES, timeout=0.5, workdir=tmp_path))
+
+
+def test_many_threads_may_ask_at_once(server: HTTPServer, history: list[str], tmp_path: Path) -> None:
+    server.login = ("alice", "open:sesame")
+    request = LsRemoteRequest(f"{server.url}/app.git", "trunk", SCHEMES, LOGIN, workdir=tmp_path)
+    with ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(ls_remote, [request] * 16))
+    assert {answer.sha for answer in answers} == {history[5]}
+    assert {answer.ref for answer in answers} == {"refs/heads/trunk"}
 
 
 def test_a_scheme_outside_the_list_is_refused_before_any_connection(tmp_path: Path, server: HTTPServer) -> None:

@@ -1,11 +1,13 @@
 """SSH with the real OpenSSH on both sides: keys, host keys, ports, and what the module download may reach."""
 
 import os
+import ssl
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import trustme
 
 from magos.git.credentials import Credentials
 from magos.git.errors import GitReason
@@ -193,6 +195,23 @@ def test_module_download_gets_the_password_on_the_repository_origin_only(
         assert modules(f"{server.url}/away", repository, login).returncode != 0
         assert {authorization for _, authorization in other.seen} == {None}
     assert modules(f"{server.url}/mods.git", repository, Credentials()).returncode != 0, "and never asks"
+
+
+def test_module_download_trusts_the_ca_bundle_for_the_repository_origin_only(
+    modules: Modules, root: Path, repository: Repository
+) -> None:
+    repository.commit({"main.tf": ""})
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    login = Credentials(username="alice", password="hunter22", ca_bundle=authority.cert_pem.bytes().decode())
+    with http_server(root, context) as server, http_server(root, context) as other:
+        server.login = ("alice", "hunter22")
+        trusted = modules(f"{server.url}/app.git", f"{server.url}/app.git", login)
+        assert trusted.returncode == 0, trusted.stderr
+        refused = modules(f"{other.url}/app.git", f"{server.url}/app.git", login)
+        assert "certificate" in refused.stderr
+        assert other.seen == []
 
 
 def test_module_download_gets_the_key_on_the_repository_host_and_port_only(

@@ -2,15 +2,18 @@
 
 import hashlib
 import stat
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from magos.toolchain.archive import entry_problem
+from magos.toolchain.errors import ToolError, ToolReason
 from magos.toolchain.releases import Distribution, architecture, release, shown
-from magos.toolchain.verify import parse_checksums, release_keys
+from magos.toolchain.verify import parse_checksums, release_keys, verify_signature
 
+DATA = Path(__file__).parent / "data"
 NAMES = st.from_regex(r"[A-Za-z0-9_.\-]{1,30}", fullmatch=True)
 SUMS = st.binary(max_size=8).map(lambda content: hashlib.sha256(content).hexdigest())
 
@@ -45,6 +48,28 @@ def test_the_shipped_keys_are_the_published_ones(distribution: Distribution, fin
     [key] = release_keys(None, distribution)
     assert key.fingerprint == fingerprint
     assert not key.is_revoked
+
+
+@pytest.mark.parametrize(
+    ("distribution", "name", "suffix"),
+    [
+        (Distribution.TERRAFORM, "terraform_1.9.8_SHA256SUMS", ".sig"),
+        (Distribution.OPENTOFU, "tofu_1.8.5_SHA256SUMS", ".gpgsig"),
+    ],
+)
+def test_the_shipped_keys_verify_a_real_release_of_the_past(distribution: Distribution, name: str, suffix: str) -> None:
+    # the vendor has extended its key since: a key file with the latest self-signature alone would not do
+    content = (DATA / name).read_bytes()
+    signature = (DATA / (name + suffix)).read_bytes()
+    keys = release_keys(None, distribution)
+    verify_signature(content, signature, keys, "the vendor")
+    with pytest.raises(ToolError, match="no valid signatures") as caught:
+        verify_signature(content.replace(b"0", b"1", 1), signature, keys, "the vendor")
+    assert caught.value.reason is ToolReason.SIGNATURE_INVALID
+    assert "\n" not in caught.value.message
+    other = next(item for item in Distribution if item is not distribution)
+    with pytest.raises(ToolError):
+        verify_signature(content, signature, release_keys(None, other), "the vendor")
 
 
 @given(st.text())
