@@ -156,8 +156,8 @@ import os, sys, time
 from magos.runner.termination import Terminated, Termination
 termination = Termination()
 termination.install()
-print("up", flush=True)
 try:
+    print("up", flush=True)
     time.sleep(300)
 except Terminated:
     if sys.argv[1] == "stuck":
