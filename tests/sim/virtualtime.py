@@ -178,6 +178,11 @@ class VirtualClock:
         """Step the wall time; the monotonic clock does not notice."""
         self._epoch += by
 
+    def suspend(self, seconds: float) -> None:
+        """Let time pass for this machine while none of its tasks runs."""
+        self._offset += seconds
+        self._epoch += timedelta(seconds=seconds)
+
 
 def run_virtual(main: Callable[[], Awaitable[T]], seed: int | None = None, limit: float = LIMIT) -> T:
     """Run ``main()`` to its end in virtual time and return its result; tasks it leaves behind are cancelled."""
