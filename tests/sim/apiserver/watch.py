@@ -100,6 +100,7 @@ class Watch:
         """Become half-open: nothing arrives any more, and no end either."""
         self._silent = True
         self.lossy = False
+        self._wake.set()
 
     def repeat(self) -> None:
         """Send the events queued so far, or a current object, a second time."""
@@ -142,13 +143,15 @@ class Watch:
                         yield piece
             if self._over and not self._silent:
                 break
+            if self._silent:
+                await asyncio.Event().wait()  # half-open: only the client can end it
             self._wake.clear()
             with anyio.move_on_after(max(0.0, min(end, next_bookmark) - loop.time())):
                 await self._wake.wait()
             if loop.time() >= next_bookmark:
                 next_bookmark += BOOKMARK_SECONDS
                 self.bookmark()
-            if loop.time() >= end and not self._over and not self._silent:
+            if loop.time() >= end and not self._over:
                 self.bookmark()
                 self.end()
         if self._broken:
