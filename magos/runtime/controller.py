@@ -17,14 +17,16 @@ Promises:
    ============  ==================================================================================
 
 4. No error of one key ends a worker, and no worker waits for a cache.
+5. Passes that decide nothing need no I/O and therefore never let go of the loop by themselves: a worker gives way after
+   ``SLICE`` seconds. A key that is written over and over is slowed down (``churn``).
 """
 
+import asyncio
 import itertools
 import random
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 import structlog
@@ -32,25 +34,32 @@ from msgspec import Struct, field
 
 from magos.api.meta import Kind
 from magos.runtime.apierror import ApiError
+from magos.runtime.churn import ChurnGuard
 from magos.runtime.client import ApiClient
 from magos.runtime.clock import Clock
 from magos.runtime.consistency import Gate, Standing
-from magos.runtime.decision import Decision, Fact, Outcome, Probe, Reconciler, Refusal, Request
+from magos.runtime.decision import Decision, Fact, Probe, Reconciler, Refusal, Request
 from magos.runtime.effects import Executor
 from magos.runtime.endings import Applied, End
 from magos.runtime.informer import Change, Informer
+from magos.runtime.passes import PassObserver, PassReport, Result
 from magos.runtime.probes import ProbeHandler, ProbeRegistry
 from magos.runtime.sources import Source
 from magos.runtime.view import Caches, CacheView
 from magos.runtime.workqueue import Item, Key, QueueObserver, ShutDown, WorkQueue
 
-__all__ = ["Controller", "ControllerSpec", "Machinery", "PassObserver", "PassReport", "Result"]
+__all__ = ["Controller", "ControllerSpec", "Machinery"]
 
 ROUNDS = 8
 """Passes in a row that may bring the next one at once (probes, refusals)."""
 
+SLICE = 0.002
+"""Seconds a worker may hold the loop."""
+
 CONFLICT_BASE = 0.005
 CONFLICT_CAP = 1.0
+LONGEST_RETRY_AFTER = 300.0
+
 LONGEST_APPOINTMENT = 3600.0
 """Appointments are wall times and kept on the monotonic clock: a pass an hour notices when the wall clock was set."""
 
@@ -78,35 +87,6 @@ class Machinery(Struct, frozen=True, kw_only=True):
     informers: Sequence[Informer[Any]]
     caches: Caches
     executor: Executor
-
-
-class Result(StrEnum):
-    """How a pass is counted; the values are those of controller-runtime's metrics."""
-
-    SUCCESS = "success"
-    REQUEUE_AFTER = "requeue_after"
-    REQUEUE = "requeue"
-    ERROR = "error"
-
-
-class PassReport(Struct, frozen=True, kw_only=True):
-    """One pass as told to observers; ``seconds`` of work, writes included, waiting in the queue not."""
-
-    controller: str
-    key: Key
-    result: Result
-    seconds: float
-    outcome: Outcome | None = None
-    writes: int = 0
-    error: str = ""
-
-
-class PassObserver(Protocol):
-    """Is told of every pass, synchronously."""
-
-    def passed(self, report: PassReport) -> None:
-        """One pass has ended."""
-        ...
 
 
 class _Carry(Struct, frozen=True):
@@ -142,6 +122,7 @@ class Controller:
         self._gate = Gate(machinery.client, machinery.clock, machinery.informers, self.queue.add)
         self._carry: dict[Key, _Carry] = {}
         self._conflicts: dict[Key, int] = {}
+        self._churn: ChurnGuard[Key] = ChurnGuard()
         self._serial = itertools.count(1)
         self._stopping = False
         self._log = structlog.get_logger(__name__).bind(controller=spec.name)
@@ -188,6 +169,7 @@ class Controller:
         return on_change
 
     async def _work(self) -> None:
+        give_way = self._clock.monotonic() + SLICE
         while True:
             try:
                 item = await self.queue.get()
@@ -198,28 +180,39 @@ class Controller:
                     pass
             finally:
                 self.queue.done(item.key)
+            if self._clock.monotonic() > give_way:
+                await asyncio.sleep(0)
+                give_way = self._clock.monotonic() + SLICE
 
     async def _round(self, item: Item) -> bool:
         """Do one pass; tell whether the next one of the same key follows at once."""
+        now = self._clock.monotonic()
+        if (wait := self._churn.wait(item.key, now)) > 0:
+            self.queue.add_at(item.key, now + wait)
+            return False
         standing = self._gate.enter(item.key, item.priority)
         if standing is Standing.PARKED:
             return False
         carry = self._carry.pop(item.key, _NOTHING)
-        started = self._clock.monotonic()
         decision: Decision | None = None
         try:
             facts = await self._probes.answer(carry.probes) if carry.probes else {}
             decision = self._decide(item, carry, facts, stale=standing is Standing.STALE)
             applied = await self._executor.apply(decision)
         except ApiError as error:
-            applied = Applied(end=End.TRANSIENT, message=error.message)
+            applied = Applied(end=End.TRANSIENT, message=error.message, retry_after=error.retry_after)
         except Exception as error:  # noqa: BLE001 - no error of one key ends a worker
             self._log.exception("reconcile raised", namespace=item.key.namespace, name=item.key.name)
             applied = Applied(end=End.FAILED, message=f"{type(error).__name__}: {error}")
-        self._gate.record(item.key, applied.writes)
+        self._remember(item.key, applied)
         follows, result = self._conclude(item.key, carry, decision, applied)
-        self._report(item, result, started, decision, applied)
+        self._report(item, result, now, decision, applied)
         return follows
+
+    def _remember(self, key: Key, applied: Applied) -> None:
+        self._gate.record(key, applied.writes)
+        if any(not write.unknown for write in applied.writes) and self._churn.wrote(key, self._clock.monotonic()):
+            self._log.error("object is written over and over", namespace=key.namespace, name=key.name)
 
     def _decide(self, item: Item, carry: _Carry, facts: Mapping[Probe, Fact], *, stale: bool) -> Decision:
         view = CacheView(self._caches, facts=facts, refusal=carry.refusal, stale=stale)
@@ -242,7 +235,7 @@ class Controller:
         if applied.refusal is not None and (carry.refusal is None or carry.refusal.effect != applied.refusal.effect):
             return self._follow(key, _Carry(refusal=applied.refusal, rounds=carry.rounds + 1))
         if applied.end is not End.FENCED:
-            self.queue.retry(key)
+            self.queue.retry(key, at_least=min(applied.retry_after or 0.0, LONGEST_RETRY_AFTER))
         return False, Result.ERROR
 
     def _soon(self, key: Key) -> None:

@@ -144,12 +144,13 @@ class WorkQueue:
         """Forget the key's appointment; whatever else wants the key stands."""
         self._appointments.cancel(key)
 
-    def retry(self, key: Key) -> float:
+    def retry(self, key: Key, *, at_least: float = 0.0) -> float:
         """Want the key again after its back-off, at the priority it had; return the delay in seconds.
 
+        ``at_least`` is what the server asked for (Retry-After).
         Counts as one more failure in a row, also after shut-down, where nothing is scheduled any more.
         """
-        delay = self._backoff.failed(key)
+        delay = max(self._backoff.failed(key), at_least)
         if self._open:
             running = self._running.get(key)
             self._retry_ranks[key] = _CHANGE if running is None else running[1]

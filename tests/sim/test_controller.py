@@ -1,5 +1,6 @@
 """Claims of magos/runtime/controller.py and consistency.py, with the toy controller in a simulated cluster."""
 
+import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
@@ -12,7 +13,7 @@ from magos.api.kube import CONFIG_MAPS
 from magos.runtime import controller as controller_module
 from magos.runtime.apierror import ApiError
 from magos.runtime.client import ApiClient
-from magos.runtime.controller import PassReport, Result
+from magos.runtime.clock import SystemClock
 from magos.runtime.decision import (
     Decision,
     Fact,
@@ -27,8 +28,10 @@ from magos.runtime.decision import (
 )
 from magos.runtime.effects import Step
 from magos.runtime.endings import Applied
+from magos.runtime.passes import PassReport, Result
 from magos.runtime.probes import ProbeRefused
 from magos.runtime.resourceversion import is_older
+from magos.runtime.workqueue import Key
 from tests.sim import toy
 from tests.sim.apiserver import Answer, Lose, Rule
 from tests.sim.toy import WIDGETS
@@ -512,6 +515,49 @@ def test_an_exception_of_one_key_backs_off_and_harms_no_other() -> None:
         return toy.reconcile(request, view, now)
 
     in_toy_world(decide, scene, workers=1)
+
+
+def test_a_status_that_never_settles_is_slowed_down_to_one_write_a_second() -> None:
+    async def scene(world: World, _process: Process) -> None:
+        await anyio.sleep(1000)
+        assert 900 < world.writes() < 1070
+
+    passes = itertools.count()
+    in_toy_world(lambda _request, view, _now: Decision(effects=(note(view, str(next(passes))),)), scene)
+
+
+def test_what_the_server_asks_to_wait_is_waited() -> None:
+    async def scene(world: World, process: Process) -> None:
+        world.server.faults.add(Rule(fault=Answer(code=429, reason="TooManyRequests", retry_after=20), methods=WRITING))
+        await world.until(lambda: world.writes() == 2, within=60)
+        assert world.clock.monotonic() > 20
+        assert [report.result for report in process.reports][:2] == [Result.ERROR, Result.SUCCESS]
+
+    in_toy_world(lambda _request, view, _now: Decision(effects=(note(view, "x"),)), scene)
+
+
+def test_workers_with_nothing_to_wait_for_give_way_to_others() -> None:
+    """On a real loop: 20,000 passes without any I/O must not hold up a timer."""
+
+    async def main() -> float:
+        world = World()
+        world.clock = SystemClock()  # type: ignore[assignment]
+        process = Process(world, reconcile=lambda _request, _view, _now: Decision())
+        process.controller._observers = ()
+        for number in range(20_000):
+            process.controller.queue.add(Key("default", str(number)))
+        loop = asyncio.get_running_loop()
+        longest = 0.0
+        async with anyio.create_task_group() as group:
+            group.start_soon(process.controller.run)
+            while not process.controller.queue.idle:
+                asked = loop.time()
+                await anyio.sleep(0.001)
+                longest = max(longest, loop.time() - asked)
+            group.cancel_scope.cancel()
+        return longest
+
+    assert asyncio.run(main()) < 0.1
 
 
 def test_a_change_of_the_spec_ends_the_back_off() -> None:

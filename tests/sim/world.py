@@ -8,10 +8,11 @@ import anyio
 
 from magos.api.kube import CONFIG_MAPS
 from magos.runtime.client import ApiClient
-from magos.runtime.controller import Controller, ControllerSpec, Machinery, PassReport
+from magos.runtime.controller import Controller, ControllerSpec, Machinery
 from magos.runtime.decision import Event, Probe, Reconciler
 from magos.runtime.effects import Executor, StepObserver
 from magos.runtime.informer import Informer
+from magos.runtime.passes import PassReport
 from magos.runtime.probes import ProbeHandler
 from magos.runtime.sources import Source, own_key, owner_key
 from magos.runtime.view import Caches
