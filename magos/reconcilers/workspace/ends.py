@@ -189,7 +189,7 @@ def _failure(seen: Observation, job: Job | None, job_type: JobType, evidence: Ev
     cause = end_cause(job, seen.pods_of_run(job_type))
     if result is not None and result.result is Outcome.FAILED:
         known = next((reason for reason in FAILURES if reason == result.reason), general)
-        if known is not Reason.INTERRUPTED or cause is None or cause.interrupted:
+        if known is not Reason.INTERRUPTED or cause is None or not cause.decisive:
             text = result.message or f"the {job_type} failed with exit code {result.exit_code}"
             return known, f"{text.rstrip('.')}."
     if cause is not None:  # a deadline or an eviction says more than the runner's "interrupted"

@@ -48,11 +48,15 @@ class StartProblem(Struct, frozen=True, kw_only=True):
 
 
 class EndCause(Struct, frozen=True, kw_only=True):
-    """Why a Job ended, where the runner did not say it itself; ``interrupted``: a stage was asked to stop."""
+    """Why a Job ended, as Kubernetes tells it.
+
+    ``interrupted``: a stage was asked to stop. ``decisive``: it explains more than a runner that says it was interrupted.
+    """
 
     word: str
     text: str
     interrupted: bool = False
+    decisive: bool = False
 
 
 def start_problem(
@@ -72,15 +76,17 @@ def end_cause(job: Job | None, pods: tuple[Pod, ...]) -> EndCause | None:
     """Return what Kubernetes says about the end of a Job: its deadline, an eviction, a container that was killed."""
     failed = job.failed if job is not None else None
     if failed is not None and failed.reason == "DeadlineExceeded":
-        return EndCause(word="DeadlineExceeded", text=failed.message or "the Job was active longer than allowed")
+        text = failed.message or "the Job was active longer than allowed"
+        return EndCause(word="DeadlineExceeded", text=text, decisive=True)
     for pod in pods:
         if pod.status.reason:
-            return EndCause(word=pod.status.reason, text=pod.status.message or f"pod {pod.metadata.name} was ended")
+            text = pod.status.message or f"pod {pod.metadata.name} was ended"
+            return EndCause(word=pod.status.reason, text=text, decisive=True)
         disrupted = next(
             (c for c in pod.status.conditions if c.type == "DisruptionTarget" and c.status == "True"), None
         )
         if disrupted is not None:
-            return EndCause(word=disrupted.reason or "Disrupted", text=disrupted.message)
+            return EndCause(word=disrupted.reason or "Disrupted", text=disrupted.message, decisive=True)
     cause = next((found for pod in pods if (found := _container_cause(pod)) is not None), None)
     if cause is not None:
         return cause
@@ -96,10 +102,8 @@ def _container_cause(pod: Pod) -> EndCause | None:
         if ended is None or ended.exit_code == 0:
             continue
         if ended.reason == "OOMKilled":
-            return EndCause(
-                word="OOMKilled",
-                text=f"container {status.name} exceeded its memory limit (exit code {ended.exit_code})",
-            )
+            text = f"container {status.name} exceeded its memory limit (exit code {ended.exit_code})"
+            return EndCause(word="OOMKilled", text=text, decisive=True)
         text = f"container {status.name} ended with exit code {ended.exit_code}"
         if ended.exit_code == _TERMINATED:
             return EndCause(word="Interrupted", text=f"{text}: it was asked to stop", interrupted=True)

@@ -1,11 +1,10 @@
-"""A model of the cluster for tests of reconcilers: a pure state, decisions applied to it, and the actors around it.
+"""A model of the API server for tests of reconcilers: a pure state, and decisions applied to it.
 
-Caches may lag behind the state, per kind; own writes are always seen, as the runtime's gate guarantees. A decision may be
-cut off after any number of steps, as a crash would.
+Caches may lag behind the state, per kind; own writes are always seen, as the runtime's gate guarantees. A decision may
+be cut off after any number of steps, as a crash would.
 """
 
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -16,31 +15,16 @@ from magos.api.kube import (
     JOBS,
     PERSISTENT_VOLUME_CLAIMS,
     PODS,
-    ContainerState,
-    ContainerStateRunning,
-    ContainerStateTerminated,
-    ContainerStatus,
-    EnvVar,
     Job,
-    JobCondition,
     JobManifest,
-    JobStatus,
-    Pod,
-    PodStatus,
 )
-from magos.api.labels import JOB_TYPE, RUN_ID, WORKSPACE
-from magos.api.meta import Kind, ObjectMeta, OwnerReference, controller_of
-from magos.api.names import JobType
+from magos.api.labels import WORKSPACE
+from magos.api.meta import Kind, ObjectMeta, controller_of
 from magos.api.phases import may_follow
-from magos.api.project import PROJECTS, Project
 from magos.api.reasons import WORKSPACE_REASONS, Reason
-from magos.api.result import Outcome as RunOutcome
-from magos.api.result import PlannedChanges, Result
-from magos.api.rollout import ROLLOUTS
 from magos.api.status import NameReference
 from magos.api.timestamps import format_time
 from magos.api.workspace import WORKSPACES, Source, Terraform, Workspace, WorkspaceSpec
-from magos.ids import digest_of
 from magos.reconcilers import project as project_controller
 from magos.reconcilers.effects import JobEvents, JobWarning, RepositorySecretReport, RepositorySecrets
 from magos.reconcilers.workspace.machine import reconcile
@@ -307,7 +291,7 @@ class Model:
     def _carry_out(self, step: StatusPatch | Effect, moved: dict[str, str]) -> None:
         for type_, resource, code, reason, message in self.refusals:
             if isinstance(step, type_) and step.kind.resource == resource:
-                raise Refused(step, code, reason, message)  # type: ignore[arg-type]
+                raise Refused(step, code, reason, message)
         match step:
             case StatusPatch():
                 self._write_status(step, moved)
@@ -397,200 +381,3 @@ class Model:
     def _wrote(self, kind: Kind[Any], verb: str) -> None:
         self.writes.append(f"{verb} {kind.plural}")
         self.cache[kind.resource] = dict(self.state.get(kind.resource, {}))  # own writes are seen
-
-    # --- actors ---------------------------------------------------------------------------------------------------
-
-    def advance(self, **delta: float) -> None:
-        self.now += timedelta(**delta)
-
-    def job(self, job_type: JobType) -> Job | None:
-        """The Job of the current run."""
-        run_id = self.workspace.status.current_run_id
-        labels = (run_id, str(job_type))
-        found = [
-            j for j in self.all(JOBS) if (j.metadata.labels.get(RUN_ID), j.metadata.labels.get(JOB_TYPE)) == labels
-        ]
-        return found[0] if found else None
-
-    def create_pods(self) -> None:
-        """The Job controller: one pod for each unfinished Job."""
-        for job in self.all(JOBS):
-            name = f"{job.metadata.name}-pod"
-            if job.ended or job.metadata.deletion_timestamp or self.get(PODS, name):
-                continue
-            owner = OwnerReference(
-                api_version="batch/v1", kind="Job", name=job.metadata.name, uid=job.metadata.uid, controller=True
-            )
-            meta = ObjectMeta(name=name, namespace=NAMESPACE, labels=job.metadata.labels, owner_references=(owner,))
-            self.put(PODS, Pod(metadata=meta, status=PodStatus(phase="Pending")))
-
-    def pod_of(self, job: Job) -> Pod | None:
-        found = self.get(PODS, f"{job.metadata.name}-pod")
-        return found if isinstance(found, Pod) else None
-
-    def start(self, job: Job) -> None:
-        """The kubelet starts the first container."""
-        pod = self.pod_of(job)
-        assert pod is not None
-        running = ContainerStatus(name="fetch", state=ContainerState(running=ContainerStateRunning()))
-        self.put(PODS, replace(pod, status=PodStatus(phase="Running", init_container_statuses=(running,))))
-
-    def end_pod(self, job: Job, message: str, *, exit_code: int = 0) -> None:
-        """The pod's ``job`` container ends with a termination message."""
-        pod = self.pod_of(job)
-        assert pod is not None
-        fetched = ContainerStatus(
-            name="fetch", state=ContainerState(terminated=ContainerStateTerminated(exit_code=0, reason="Completed"))
-        )
-        ended = ContainerStatus(
-            name="job",
-            state=ContainerState(terminated=ContainerStateTerminated(exit_code=exit_code, message=message)),
-        )
-        status = PodStatus(
-            phase="Succeeded" if exit_code == 0 else "Failed",
-            init_container_statuses=(fetched,),
-            container_statuses=(ended,),
-        )
-        self.put(PODS, replace(pod, status=status))
-        if pod.metadata.deletion_timestamp is not None:
-            self.remove(PODS, pod.metadata.name)
-
-    def end_job(self, job: Job, condition: str, reason: str = "", message: str = "") -> None:
-        """The Job controller sets the final condition."""
-        current = self.get(JOBS, job.metadata.name)
-        if current is None:
-            return
-        end = JobCondition(type=condition, status="True", reason=reason, message=message)
-        self.put(JOBS, replace(current, status=JobStatus(conditions=(end,))))
-
-    def finish_jobs(self) -> None:
-        """The Job controller reacts to ended pods."""
-        for job in self.all(JOBS):
-            pod = self.pod_of(job)
-            if not job.ended and pod is not None and pod.ended:
-                good = pod.status.phase == "Succeeded"
-                self.end_job(job, "Complete" if good else "Failed", "" if good else "BackoffLimitExceeded")
-
-    def run_job(self, job_type: JobType, result: Result | None, *, exit_code: int | None = None) -> None:
-        """Create the pod, start it, end it with a result, end the Job; reconciling in between."""
-        self.create_pods()
-        job = self.job(job_type)
-        assert job is not None
-        self.start(job)
-        self.settle()
-        code = exit_code if exit_code is not None else (result.exit_code if result is not None else 0)
-        self.end_pod(job, encode(result) if result is not None else "", exit_code=code)
-        self.finish_jobs()
-        self.settle()
-
-    # --- a short way to a point -----------------------------------------------------------------------------------
-
-    def add_workspace(self, **spec: Any) -> None:
-        self.put(WORKSPACES, workspace_manifest(**spec))
-        self.settle()
-
-    def to_planning(self, *, revision: str = SHA, **spec: Any) -> Job:
-        """A granted Workspace with a plan Job whose pod runs."""
-        self.put(PROJECTS, Project(metadata=ObjectMeta(name="platform", namespace=NAMESPACE)))
-        self.put(WORKSPACES, workspace_manifest(**spec))
-        if revision:
-            self.annotate(detected_revision=revision)
-        self.settle()
-        self.annotate(execution_allowed="true")
-        self.settle()
-        self.create_pods()
-        job = self.job(JobType.PLAN)
-        assert job is not None
-        self.start(job)
-        self.settle()
-        return job
-
-    def to_planned(self, **spec: Any) -> None:
-        """... whose plan found changes, seen but not yet followed by an apply."""
-        self.to_planning(**spec)
-        self.annotate(execution_allowed=None)
-        self.run_job_end(JobType.PLAN, plan_result(self))
-
-    def run_job_end(self, job_type: JobType, result: Result | None, *, exit_code: int | None = None) -> None:
-        """End the pod and the Job that run."""
-        job = self.job(job_type)
-        assert job is not None
-        code = exit_code if exit_code is not None else (result.exit_code if result is not None else 0)
-        self.end_pod(job, encode(result) if result is not None else "", exit_code=code)
-        self.finish_jobs()
-        self.settle()
-
-    def to_applying(self, **spec: Any) -> Job:
-        """... and whose apply pod runs."""
-        self.to_planning(**spec)
-        self.run_job_end(JobType.PLAN, plan_result(self))
-        self.create_pods()
-        job = self.job(JobType.APPLY)
-        assert job is not None
-        self.start(job)
-        self.settle()
-        return job
-
-    def to_applied(self, **spec: Any) -> None:
-        self.to_applying(**spec)
-        self.run_job_end(JobType.APPLY, apply_result(self))
-
-
-def encode(result: Result) -> str:
-    return msgspec.json.encode(result).decode()
-
-
-def plan_result(model: Model, **changes: Any) -> Result:
-    """The result of a plan with changes of the current run."""
-    status = model.workspace.status
-    run = status.current_run
-    fields: dict[str, Any] = {
-        "run_id": status.current_run_id,
-        "phase": JobType.PLAN,
-        "result": RunOutcome.SUCCEEDED,
-        "exit_code": 0,
-        "revision": (run.revision if run else "") or SHA,
-        "plan_digest": digest_of(status.current_run_id.encode()),
-        "has_changes": True,
-        "changes": PlannedChanges(add=1),
-    }
-    return Result(**{**fields, **changes})
-
-
-def failed(model: Model, job_type: JobType, reason: str, message: str, exit_code: int = 1) -> Result:
-    """A result that says why a half of the current run failed."""
-    return Result(
-        run_id=model.workspace.status.current_run_id,
-        phase=job_type,
-        result=RunOutcome.FAILED,
-        exit_code=exit_code,
-        reason=reason,
-        message=message,
-    )
-
-
-def apply_result(model: Model, **changes: Any) -> Result:
-    """The result of a good apply of the current run."""
-    status = model.workspace.status
-    fields: dict[str, Any] = {
-        "run_id": status.current_run_id,
-        "phase": JobType.APPLY,
-        "result": RunOutcome.SUCCEEDED,
-        "exit_code": 0,
-        "revision": status.current_run.revision if status.current_run else SHA,
-    }
-    return Result(**{**fields, **changes})
-
-
-def environment_of(manifest: JobManifest, container: str) -> dict[str, EnvVar]:
-    """The variables of one container of a Job."""
-    spec = manifest.spec.template.spec
-    found = next(each for each in (*spec.init_containers, *spec.containers) if each.name == container)
-    return {variable.name: variable for variable in found.env}
-
-
-def reasons(events: Sequence[Event] | Iterable[Event]) -> list[str]:
-    return [event.reason for event in events]
-
-
-ROLLOUT_KIND = ROLLOUTS

@@ -9,20 +9,13 @@ from magos.api.phases import Phase
 from magos.api.project import PROJECTS, Project
 from magos.api.reasons import Reason
 from magos.api.workspace import WORKSPACES
-from tests.unit.reconcilers.model import (
-    NAME,
-    NAMESPACE,
-    SHA,
-    Model,
-    apply_result,
-    plan_result,
-    reasons,
-    workspace_manifest,
-)
+from tests.unit.reconcilers.cluster import Cluster
+from tests.unit.reconcilers.model import NAME, NAMESPACE, SHA, workspace_manifest
+from tests.unit.reconcilers.results import apply_result, encode, plan_result, reasons
 
 
 def test_a_run_takes_at_most_fourteen_writes_from_pending_to_applied() -> None:
-    model = Model()
+    model = Cluster()
     model.put(PROJECTS, Project(metadata=ObjectMeta(name="platform", namespace=NAMESPACE)))
     model.settle(project=True)
     model.put(WORKSPACES, workspace_manifest())
@@ -63,7 +56,7 @@ def test_a_run_takes_at_most_fourteen_writes_from_pending_to_applied() -> None:
 
 
 def test_after_the_run_the_world_is_at_rest() -> None:
-    model = Model()
+    model = Cluster()
     model.to_applied()
     model.settle(project=True)
     before = model.versions
@@ -71,13 +64,13 @@ def test_after_the_run_the_world_is_at_rest() -> None:
         model.advance(seconds=20)
         decision = model.step()
         assert decision.status is None
-        assert decision.effects == decision.probes == ()
+        assert (decision.effects, decision.probes) == ((), ())
         model.step(project=True)
     assert model.versions == before
 
 
 def test_status_after_a_run_says_what_ran() -> None:
-    model = Model()
+    model = Cluster()
     model.to_applied()
     workspace = model.workspace
     status = workspace.status
@@ -96,14 +89,14 @@ def test_status_after_a_run_says_what_ran() -> None:
 
 
 def test_the_result_is_saved_on_the_job_before_status_acts_on_it() -> None:
-    model = Model()
+    model = Cluster()
     job = model.to_planning()
     model.end_pod(job, '{"not": "readable"}')
     model.finish_jobs()
     decision = model.decide()
     assert decision.status is None
     assert decision.probes  # nothing readable: concluded from live reads only
-    model.end_pod(job, __import__("tests.unit.reconcilers.model", fromlist=["encode"]).encode(plan_result(model)))
+    model.end_pod(job, encode(plan_result(model)))
     decision = model.decide()
     assert decision.status is None
     [effect] = decision.effects
@@ -111,7 +104,7 @@ def test_the_result_is_saved_on_the_job_before_status_acts_on_it() -> None:
 
 
 def test_an_empty_plan_goes_from_planning_to_applied_without_an_apply_job() -> None:
-    model = Model()
+    model = Cluster()
     model.to_planning()
     model.run_job_end(JobType.PLAN, plan_result(model, has_changes=False))
     status = model.workspace.status
@@ -124,7 +117,7 @@ def test_an_empty_plan_goes_from_planning_to_applied_without_an_apply_job() -> N
 
 
 def test_an_unknown_revision_is_pinned_as_the_runner_reports_it() -> None:
-    model = Model()
+    model = Cluster()
     model.to_planning(revision="")
     assert model.workspace.status.current_run is not None
     assert model.workspace.status.current_run.revision == ""
@@ -137,7 +130,7 @@ def test_an_unknown_revision_is_pinned_as_the_runner_reports_it() -> None:
 
 
 def test_a_missing_project_is_named_while_permission_is_awaited() -> None:
-    model = Model()
+    model = Cluster()
     model.add_workspace()
     status = model.workspace.status
     assert status.reason == Reason.AWAITING_ROLLOUT
@@ -146,7 +139,7 @@ def test_a_missing_project_is_named_while_permission_is_awaited() -> None:
 
 
 def test_permission_that_is_not_exactly_true_starts_nothing() -> None:
-    model = Model()
+    model = Cluster()
     model.add_workspace()
     for value in ("True", "1", "yes", "", " true"):
         model.annotate(execution_allowed=value)
@@ -155,7 +148,7 @@ def test_permission_that_is_not_exactly_true_starts_nothing() -> None:
 
 
 def test_permission_given_by_a_person_before_the_first_run_is_honoured() -> None:
-    model = Model()
+    model = Cluster()
     model.put(WORKSPACES, workspace_manifest())
     model.annotate(execution_allowed="true")
     model.settle()
@@ -163,7 +156,7 @@ def test_permission_given_by_a_person_before_the_first_run_is_honoured() -> None
 
 
 def test_permission_withdrawn_between_cache_and_server_creates_no_job() -> None:
-    model = Model()
+    model = Cluster()
     model.add_workspace()
     model.annotate(execution_allowed="true")
     model.sync()
@@ -175,7 +168,7 @@ def test_permission_withdrawn_between_cache_and_server_creates_no_job() -> None:
 
 
 def test_a_claim_is_created_once_and_kept() -> None:
-    model = Model()
+    model = Cluster()
     model.to_applied()
     [claim] = model.all(PERSISTENT_VOLUME_CLAIMS)
     assert claim.metadata.name == "network-data"

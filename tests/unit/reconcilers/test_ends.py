@@ -1,0 +1,384 @@
+"""Every row of spec §6.2.7 and §6.2.9: how a plan and how an apply end."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from magos.api.annotations import DETECTED_REVISION, RESULT
+from magos.api.kube import (
+    JOBS,
+    PODS,
+    ContainerState,
+    ContainerStateTerminated,
+    ContainerStatus,
+    JobStatus,
+    PodCondition,
+    PodStatus,
+)
+from magos.api.names import JobType
+from magos.api.phases import Phase
+from magos.api.reasons import Reason
+from magos.api.result import Violation, ViolationAction
+from magos.api.workspace import GateReason, Workspace
+from tests.unit.reconcilers.cluster import Cluster
+from tests.unit.reconcilers.model import LATER_SHA, OTHER_SHA, SHA
+from tests.unit.reconcilers.results import apply_result, encode, failed, plan_result, reasons
+
+
+def outcome(model: Cluster) -> tuple[Phase | None, str]:
+    status = model.workspace.status
+    return status.phase, status.reason
+
+
+def ready(workspace: Workspace) -> str:
+    return next(c.status for c in workspace.status.conditions if c.type == "Ready")
+
+
+# --- plan -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("PlanFailed", Reason.PLAN_FAILED),
+        ("GitAuthenticationFailed", Reason.GIT_AUTHENTICATION_FAILED),
+        ("ToolDownloadFailed", Reason.TOOL_DOWNLOAD_FAILED),
+        ("InvalidConfiguration", Reason.INVALID_CONFIGURATION),
+        ("Interrupted", Reason.INTERRUPTED),
+        ("SomethingNobodyKnows", Reason.PLAN_FAILED),
+        ("Applied", Reason.PLAN_FAILED),
+    ],
+)
+def test_a_failed_plan_gives_the_runners_reason(reason: str, expected: Reason) -> None:
+    model = Cluster()
+    model.to_planning()
+    model.run_job_end(JobType.PLAN, failed(model, JobType.PLAN, reason, "Error: no such thing"))
+    assert outcome(model) == (Phase.FAILED, expected)
+    assert model.workspace.status.message.startswith("Error: no such thing.")
+    assert expected in reasons(model.events)
+    assert model.workspace.metadata.annotations.get(DETECTED_REVISION) == SHA  # failed runs keep it
+    assert {c.type for c in model.workspace.status.conditions} == {"Ready", "Stalled"}
+
+
+def test_a_plan_over_its_deadline_says_so() -> None:
+    model = Cluster()
+    job = model.to_planning()
+    model.end_pod(job, "", exit_code=143)
+    model.end_job(job, "Failed", "DeadlineExceeded", "Job was active longer than specified deadline")
+    model.settle()
+    assert outcome(model) == (Phase.FAILED, Reason.PLAN_FAILED)
+    assert model.workspace.status.message.startswith("DeadlineExceeded: Job was active longer than specified deadline")
+
+
+def test_the_deadline_says_more_than_the_runner_that_it_interrupted() -> None:
+    model = Cluster()
+    job = model.to_planning()
+    result = failed(model, JobType.PLAN, "Interrupted", "terraform was stopped", exit_code=143)
+    model.end_pod(job, encode(result), exit_code=143)
+    model.end_job(job, "Failed", "DeadlineExceeded", "too long")
+    model.settle()
+    assert outcome(model) == (Phase.FAILED, Reason.PLAN_FAILED)
+    assert model.workspace.status.message.startswith("DeadlineExceeded: too long")
+
+
+def stage_ends(model: Cluster, **terminated: Any) -> None:
+    """The terraform stage ends badly, and with it the pod."""
+    job = model.job(JobType.PLAN)
+    assert job is not None
+    pod = model.pod_of(job)
+    assert pod is not None
+    ended = ContainerStatus(name="terraform", state=ContainerState(terminated=ContainerStateTerminated(**terminated)))
+    model.put(PODS, replace(pod, status=PodStatus(phase="Failed", init_container_statuses=(ended,))))
+    model.finish_jobs()
+    model.settle()
+
+
+def test_a_stage_out_of_memory_is_named() -> None:
+    model = Cluster()
+    model.to_planning()
+    stage_ends(model, exit_code=137, reason="OOMKilled")
+    assert outcome(model) == (Phase.FAILED, Reason.PLAN_FAILED)
+    assert model.workspace.status.message.startswith("OOMKilled: container terraform")
+
+
+def test_a_stage_that_was_asked_to_stop_is_interrupted() -> None:
+    model = Cluster()
+    model.to_planning()
+    stage_ends(model, exit_code=143, reason="Error")
+    assert outcome(model) == (Phase.FAILED, Reason.INTERRUPTED)
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        PodStatus(phase="Failed", reason="Evicted", message="the node was low on memory"),
+        PodStatus(
+            phase="Failed",
+            conditions=(PodCondition(type="DisruptionTarget", status="True", reason="Evicted", message="drain"),),
+        ),
+    ],
+)
+def test_an_evicted_plan_is_not_a_broken_module(status: PodStatus) -> None:
+    model = Cluster()
+    job = model.to_planning()
+    pod = model.pod_of(job)
+    assert pod is not None
+    model.put(PODS, replace(pod, status=status))
+    model.finish_jobs()
+    model.settle()
+    assert outcome(model) == (Phase.FAILED, Reason.PLAN_FAILED)
+    assert model.workspace.status.message.startswith("Evicted: ")
+
+
+def test_counters_end_nothing_only_conditions_do() -> None:
+    model = Cluster()
+    job = model.to_planning()
+    model.put(JOBS, replace(model.get(JOBS, job.metadata.name), status=JobStatus(failed=1, active=1)))
+    model.settle()
+    assert outcome(model) == (Phase.PLANNING, Reason.PLANNING)
+
+
+@pytest.mark.parametrize("message", ["", "not json", '{"v":2}', '{"v":1,"result":"Succeeded"}'])
+def test_a_complete_plan_without_readable_result_is_not_applied(message: str) -> None:
+    model = Cluster()
+    job = model.to_planning()
+    model.end_pod(job, message)
+    model.finish_jobs()
+    model.settle()
+    assert outcome(model) == (Phase.FAILED, Reason.RESULT_MISSING)
+    assert model.job(JobType.APPLY) is None
+
+
+@pytest.mark.parametrize("forged", [{"run_id": "20250101T000000-00000000"}, {"phase": JobType.APPLY}])
+def test_a_result_of_another_run_or_phase_does_not_count(forged: dict[str, Any]) -> None:
+    model = Cluster()
+    model.to_planning()
+    model.run_job_end(JobType.PLAN, plan_result(model, **forged))
+    assert outcome(model) == (Phase.FAILED, Reason.RESULT_MISSING)
+
+
+@pytest.mark.parametrize("missing", [{"plan_digest": ""}, {"revision": ""}])
+def test_a_plan_without_digest_or_revision_is_not_applied(missing: dict[str, Any]) -> None:
+    model = Cluster()
+    model.to_planning(revision="")
+    model.run_job_end(JobType.PLAN, plan_result(model, **missing))
+    assert outcome(model) == (Phase.FAILED, Reason.RESULT_MISSING)
+    assert model.job(JobType.APPLY) is None
+
+
+def test_a_plan_of_another_revision_is_a_mismatch() -> None:
+    model = Cluster()
+    model.to_planning()
+    model.run_job_end(JobType.PLAN, plan_result(model, revision=OTHER_SHA))
+    assert outcome(model) == (Phase.FAILED, Reason.PLAN_MISMATCH)
+    assert SHA in model.workspace.status.message
+    assert OTHER_SHA in model.workspace.status.message
+
+
+def test_the_result_outlives_the_pod() -> None:
+    model = Cluster()
+    job = model.to_planning()
+    model.end_pod(job, encode(plan_result(model)))
+    model.finish_jobs()
+    model.step()
+    assert RESULT in model.get(JOBS, job.metadata.name).metadata.annotations
+    model.remove(PODS, f"{job.metadata.name}-pod")
+    model.step()
+    assert outcome(model) == (Phase.PLANNED, Reason.PLAN_SUCCEEDED)
+
+
+@pytest.mark.parametrize("action", [ViolationAction.DENY, ViolationAction.WARN])
+def test_blocking_violations_fail_the_validation_whatever_the_exit_code(action: ViolationAction) -> None:
+    model = Cluster()
+    model.to_planning()
+    violation = Violation(policy="no-public", message="bucket is public", action=action)
+    model.run_job_end(JobType.PLAN, plan_result(model, violations=(violation,), violations_total=3))
+    assert outcome(model) == (Phase.VALIDATION_FAILED, Reason.POLICY_VIOLATION)
+    assert model.workspace.status.message == "3 violations: no-public: bucket is public"
+    assert len(model.workspace.status.policy_violations) == 1
+    assert model.job(JobType.APPLY) is None
+
+
+def test_a_policy_violation_reported_by_the_runner_fails_the_validation() -> None:
+    model = Cluster()
+    model.to_planning()
+    violation = Violation(policy="p", message="m", action=ViolationAction.DENY)
+    result = failed(model, JobType.PLAN, "PolicyViolation", "1 policy", exit_code=5)
+    model.run_job_end(JobType.PLAN, replace(result, violations=(violation,), violations_total=1))
+    assert outcome(model) == (Phase.VALIDATION_FAILED, Reason.POLICY_VIOLATION)
+
+
+def test_audit_violations_close_the_gate_also_under_auto_apply() -> None:
+    model = Cluster()
+    model.to_planning()
+    violation = Violation(policy="p", message="m", action=ViolationAction.AUDIT)
+    model.run_job_end(JobType.PLAN, plan_result(model, violations=(violation,), violations_total=1))
+    assert outcome(model) == (Phase.PLANNED_WITH_VIOLATIONS, Reason.AUDIT_POLICY_VIOLATION)
+    waiting = model.workspace.status.awaiting_approval
+    assert waiting is not None
+    assert waiting.reason is GateReason.AUDIT_VIOLATIONS
+    assert [(c.type, c.status) for c in model.workspace.status.conditions] == [("Ready", "Unknown")]
+
+
+def test_audit_violations_of_an_empty_plan_stay_listed() -> None:
+    model = Cluster()
+    model.to_planning()
+    violation = Violation(policy="p", message="m", action=ViolationAction.AUDIT)
+    model.run_job_end(JobType.PLAN, plan_result(model, has_changes=False, violations=(violation,)))
+    assert outcome(model) == (Phase.APPLIED, Reason.NO_CHANGES)
+    assert len(model.workspace.status.policy_violations) == 1
+
+
+def test_a_spec_edit_during_the_plan_discards_it() -> None:
+    model = Cluster()
+    model.to_planning()
+    first = model.workspace.status.current_run_id
+    model.edit(service_account_name="other")
+    model.settle()
+    assert model.workspace.status.current_run_id == first  # nothing is triggered while it runs
+    assert model.workspace.status.observed_generation == 2
+    model.run_job_end(JobType.PLAN, plan_result(model))
+    status = model.workspace.status
+    assert (status.phase, status.reason) == (Phase.PENDING, Reason.AWAITING_ROLLOUT)
+    assert status.current_run_id != first
+    assert status.current_run_trigger == "configuration"
+    assert status.plan_summary is None
+    assert "PlanDiscarded" in reasons(model.events)
+    assert model.all(JOBS) == []
+
+
+def test_a_plan_job_that_vanishes_is_a_lost_run() -> None:
+    model = Cluster()
+    job = model.to_planning()
+    model.remove(JOBS, job.metadata.name)
+    model.settle()
+    assert outcome(model) == (Phase.FAILED, Reason.RUN_LOST)
+    assert job.metadata.name in model.workspace.status.message
+
+
+def test_a_plan_job_that_only_the_cache_lacks_is_not_lost() -> None:
+    model = Cluster()
+    model.to_planning()
+    model.cache[JOBS.resource] = {}
+    model.lagging.add(JOBS.resource)
+    model.step()
+    assert outcome(model) == (Phase.PLANNING, Reason.PLANNING)
+
+
+def test_the_next_run_of_a_lost_one_waits_for_its_pod() -> None:
+    model = Cluster()
+    job = model.to_planning()
+    model.remove(JOBS, job.metadata.name)
+    model.settle()
+    pod = model.pod_of(job)
+    assert pod is not None
+    assert not pod.ended
+    model.annotate(reconcile_request="again")
+    model.settle()
+    model.annotate(execution_allowed="true")
+    model.settle()
+    assert outcome(model) == (Phase.PENDING, Reason.PREVIOUS_RUNNER_TERMINATING)
+    assert pod.metadata.name in model.workspace.status.message
+    model.end_pod(job, "")
+    model.settle()
+    assert outcome(model) == (Phase.PLANNING, Reason.PLAN_JOB_CREATED)
+
+
+# --- apply ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_complete_apply_is_applied_even_without_readable_result() -> None:
+    model = Cluster()
+    job = model.to_applying()
+    model.end_pod(job, "")
+    model.finish_jobs()
+    model.settle()
+    assert outcome(model) == (Phase.APPLIED, Reason.APPLY_SUCCEEDED)
+    assert model.workspace.status.observed_revision == SHA
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [("ApplyFailed", Reason.APPLY_FAILED), ("PlanMismatch", Reason.PLAN_MISMATCH), ("Nonsense", Reason.APPLY_FAILED)],
+)
+def test_a_failed_apply_gives_the_runners_reason_and_is_not_repeated(reason: str, expected: Reason) -> None:
+    model = Cluster()
+    model.to_applying()
+    model.run_job_end(JobType.APPLY, failed(model, JobType.APPLY, reason, "Error: quota"))
+    assert outcome(model) == (Phase.FAILED, expected)
+    assert model.workspace.status.observed_revision == ""
+    model.annotate(execution_allowed="true")
+    model.settle()
+    assert len(model.created_jobs) == 2
+
+
+def test_an_apply_that_died_silently_says_that_its_outcome_is_unknown() -> None:
+    model = Cluster()
+    job = model.to_applying()
+    model.end_pod(job, "", exit_code=137)
+    model.finish_jobs()
+    model.settle()
+    assert outcome(model) == (Phase.FAILED, Reason.APPLY_FAILED)
+    assert "outcome of the apply is unknown" in model.workspace.status.message
+
+
+def test_a_vanished_apply_waits_for_its_pod_and_takes_its_result() -> None:
+    model = Cluster()
+    job = model.to_applying()
+    pod = model.pod_of(job)
+    assert pod is not None
+    model.state[JOBS.resource].clear()  # orphaned: the pod goes on
+    model.settle()
+    assert model.workspace.status.phase is Phase.APPLYING
+    assert pod.metadata.name in model.workspace.status.message
+    model.end_pod(job, encode(apply_result(model)))
+    model.settle()
+    assert outcome(model) == (Phase.APPLIED, Reason.APPLY_SUCCEEDED)
+
+
+def test_a_vanished_apply_without_result_is_lost_and_its_outcome_unknown() -> None:
+    model = Cluster()
+    job = model.to_applying()
+    model.state[JOBS.resource].clear()
+    model.end_pod(job, "")
+    model.settle()
+    assert outcome(model) == (Phase.FAILED, Reason.RUN_LOST)
+    assert "outcome of the apply is unknown" in model.workspace.status.message
+
+
+def test_revocation_edits_commits_and_requests_do_not_touch_a_running_apply() -> None:
+    model = Cluster()
+    model.to_applying()
+    model.annotate(execution_allowed=None, detected_revision=LATER_SHA, reconcile_request="now")
+    model.edit(auto_apply=False)
+    model.settle()
+    assert outcome(model) == (Phase.APPLYING, Reason.APPLYING)
+    assert len(model.all(JOBS)) == 2
+    model.run_job_end(JobType.APPLY, apply_result(model))
+    assert model.history[-3] == (Phase.APPLIED, Reason.APPLY_SUCCEEDED)
+    status = model.workspace.status
+    assert status.phase is Phase.PENDING  # everything that came meanwhile is served by one run of its own
+    assert status.current_run is not None
+    assert (status.current_run.revision, status.current_run.request) == (LATER_SHA, "now")
+    assert status.current_run_trigger == "configuration"
+    assert status.observed_revision == SHA
+
+
+def test_the_served_request_is_consumed_and_a_newer_one_is_not() -> None:
+    model = Cluster()
+    model.to_planning()
+    model.run_job_end(JobType.PLAN, failed(model, JobType.PLAN, "PlanFailed", "x"))
+    model.annotate(reconcile_request="one")
+    model.settle()
+    model.annotate(execution_allowed="true")
+    model.settle()
+    assert model.workspace.status.current_run_trigger == "manual"
+    model.run_job(JobType.PLAN, plan_result(model, has_changes=False))
+    assert model.workspace.status.last_handled_reconcile_request == "one"
+    assert "magosproject.io/reconcile-request" not in model.workspace.metadata.annotations
+    model.annotate(reconcile_request="two")
+    model.settle()
+    assert model.workspace.status.current_run_trigger == "manual"
+    assert model.workspace.metadata.annotations["magosproject.io/reconcile-request"] == "two"
+    assert ready(model.workspace) == "Unknown"
