@@ -164,7 +164,7 @@ async def _tell_end(here: Machine, project: str, members: list[Workspace]) -> No
         f"\nKubeconfig: {kubeconfig}\n\nTry next:\n"
         f"  export KUBECONFIG={kubeconfig}\n"
         f"  kubectl get ws -n {DEMO_NAMESPACE}\n"
-        f"  kubectl logs -n {DEMO_NAMESPACE} -l magosproject.io/workspace=dev -c terraform\n"
+        f"  kubectl logs -n {DEMO_NAMESPACE} -l magosproject.io/workspace={members[0].metadata.name} -c terraform\n"
         f"  magos tree {project} -n {DEMO_NAMESPACE}",
         flush=True,
     )

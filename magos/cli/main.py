@@ -3,7 +3,7 @@
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -91,16 +91,27 @@ class NotFound(MagosError):
     """What was asked for does not exist."""
 
 
-def main(arguments: list[str] | None = None) -> Any:
+def main(arguments: list[str] | None = None) -> None:
     """Run the command line; the process ends with 0, 1 failure, 2 usage or 3 not found."""
     try:
         cli.main(args=arguments, prog_name="magos")
-    except ConfigurationError as error:
-        click.echo(f"magos: {error}", err=True)
-        sys.exit(_USAGE)
-    except NotFound as error:
-        click.echo(f"magos: {error}", err=True)
-        sys.exit(_NOT_FOUND)
     except MagosError as error:
-        click.echo(f"magos: {error}", err=True)
-        sys.exit(_FAILURE)
+        _end(error)
+    except BaseExceptionGroup as group:
+        # Task groups wrap what their tasks raise; errors made for people are shown as such.
+        expected, unexpected = group.split(MagosError)
+        if expected is None or unexpected is not None:
+            raise
+        _end(_first(expected))
+
+
+def _end(error: MagosError) -> NoReturn:
+    click.echo(f"magos: {error}", err=True)
+    if isinstance(error, ConfigurationError):
+        sys.exit(_USAGE)
+    sys.exit(_NOT_FOUND if isinstance(error, NotFound) else _FAILURE)
+
+
+def _first(group: BaseExceptionGroup[MagosError]) -> MagosError:
+    inner = group.exceptions[0]
+    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner

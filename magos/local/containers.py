@@ -26,6 +26,15 @@ _MESSAGE_LIMIT = 4 * 1024  # ... and gives none more than this
 _DEFAULT_USER = 65532
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc")
 
+# Where a container finds this Python environment. Not where it lies on the machine: a volume's mount path may be there.
+_ENVIRONMENT = "/opt/magos"
+_SOURCES = "/opt/magos-src"
+_LAUNCHERS = "/opt/magos-bin"
+_LAUNCHER = f"""\
+#!/bin/sh
+PYTHONPATH={_SOURCES} exec {_ENVIRONMENT}/bin/python -c 'from magos.apps.job import main; main()' "$@"
+"""
+
 
 def now_text() -> str:
     """Return the time as Kubernetes writes it."""
@@ -35,7 +44,7 @@ def now_text() -> str:
 def image_environment() -> dict[str, str]:
     """Return what the image would set: this Python environment stands for every image."""
     return {
-        "PATH": f"{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin",
+        "PATH": f"{_LAUNCHERS}:{_ENVIRONMENT}/bin:/usr/local/bin:/usr/bin:/bin",
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
         "LANG": "C.UTF-8",
@@ -135,14 +144,22 @@ class ContainerRun:
                 "readOnly": False,
             }
         )
-        mounts.append({"source": str(self._accounts()), "target": "/etc/passwd", "readOnly": True})
+        mounts += [
+            {"source": str(source), "target": target, "readOnly": True}
+            for source, target in (
+                (self._accounts(), "/etc/passwd"),
+                (self._launchers(), _LAUNCHERS),
+                (sys.prefix, _ENVIRONMENT),
+                (Path(str(magos.__file__)).parent, f"{_SOURCES}/magos"),
+            )
+        ]
         uid, gid = self._user()
         argv = [*container.command, *container.args]
         if not argv:
             raise PodConfigError(f'container "{container.name}" has no command, and images have no entry point here')
         spec = {
             "root": str(root),
-            "system": [*_SYSTEM, *_python_folders()],
+            "system": [*_SYSTEM, *self._interpreter()],
             "mounts": mounts,
             "uid": uid,
             "gid": gid,
@@ -171,6 +188,26 @@ class ContainerRun:
         path.chmod(0o644)
         return path
 
+    def _launchers(self) -> Path:
+        """Write the image's one program: the console script in the environment names a path of the machine."""
+        folder = self._folder.path / "launchers"
+        folder.mkdir(exist_ok=True)
+        program = folder / "magos-job"
+        if not program.exists():
+            program.write_text(_LAUNCHER)
+            program.chmod(0o755)
+        return folder
+
+    def _interpreter(self) -> list[str]:
+        """Return the folder of the interpreter that the environment was made from; it has to be at its own path."""
+        base = Path(sys.base_prefix)
+        if any(base.is_relative_to(seen) for seen in _SYSTEM):
+            return []
+        for mount in self.container.volume_mounts:
+            if base.is_relative_to(mount.mount_path):
+                raise PodConfigError(f"the mount at {mount.mount_path} would hide Python at {base}; use another Python")
+        return [str(base)]
+
     def _message(self, code: int) -> str:
         containers = len(self._pod.spec.init_containers) + len(self._pod.spec.containers)
         limit = min(_MESSAGE_LIMIT, _MESSAGES_LIMIT // containers)
@@ -185,13 +222,3 @@ class ContainerRun:
 
 def _package_root() -> Path:
     return Path(str(magos.__file__)).parent.parent
-
-
-def _python_folders() -> list[str]:
-    """Return the folders without which this Python does not run."""
-    folders = [sys.prefix, sys.base_prefix, str(Path(str(magos.__file__)).parent)]
-    shown: list[str] = []
-    for folder in folders:
-        if not any(Path(folder).is_relative_to(seen) for seen in (*_SYSTEM, *shown)):
-            shown.append(folder)
-    return shown

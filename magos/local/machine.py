@@ -5,6 +5,7 @@ repository, release mirror, pod runner, and every controller as a supervised pro
 the block is left nothing runs any more.
 """
 
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -126,7 +127,7 @@ async def _controller(name: str, here: "_Here", environ: Mapping[str, str]) -> S
     spec = ProcessSpec(
         name=f"magos-{name}-controller",
         argv=[
-            f"magos-{name}-controller",
+            str(Path(sys.executable).parent / f"magos-{name}-controller"),
             "--leader-elect",
             f"--health-probe-bind-address=127.0.0.1:{health_port}",
         ],

@@ -86,17 +86,32 @@ def _place(root: Path, target: str, source: str) -> str:
     return str(point)
 
 
+def _show(root: Path, path: Path, absent: list[str]) -> None:
+    """Show a path of the machine read-only.
+
+    A folder below which a mount point does not exist is made anew, with its content shown entry by entry, so that the
+    mount point can be created in it.
+    """
+    within = [target for target in absent if Path(target).is_relative_to(path)]
+    if path.is_symlink():
+        (root / str(path).lstrip("/")).symlink_to(path.readlink())
+    elif within and path.is_dir():
+        (root / str(path).lstrip("/")).mkdir(parents=True, exist_ok=True)
+        for entry in sorted(path.iterdir()):
+            _show(root, entry, within)
+    elif path.exists():
+        _bind(str(path), _place(root, str(path), str(path)), read_only=True)
+
+
 def _build_root(spec: dict[str, Any]) -> None:
     root = Path(spec["root"])
     _check(_libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None), "making mounts private")
     _mount("tmpfs", str(root), "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0755,size=16m")
     for folder in ("proc", "dev/shm", "tmp", "var/run", "run"):
         (root / folder).mkdir(parents=True, exist_ok=True)
+    absent = [mount["target"] for mount in spec["mounts"] if not Path(mount["target"]).exists()]
     for path in spec["system"]:
-        if Path(path).is_symlink():
-            (root / path.lstrip("/")).symlink_to(Path(path).readlink())
-        elif Path(path).exists():
-            _bind(path, _place(root, path, path), read_only=True)
+        _show(root, Path(path), absent)
     for device in _DEVICES:
         _bind(f"/dev/{device}", _place(root, f"/dev/{device}", f"/dev/{device}"), read_only=False)
     (root / "dev/fd").symlink_to("/proc/self/fd")
