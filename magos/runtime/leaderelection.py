@@ -22,17 +22,15 @@ wait.
 import math
 import random
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
 from typing import Protocol
 
 import anyio
 import structlog
-from msgspec import Struct, structs
 
-from magos.api.kube import Lease, LeaseSpec
-from magos.api.meta import ObjectMeta
+from magos.api.kube import Lease
 from magos.errors import MagosError
 from magos.runtime.apierror import ApiError
+from magos.runtime.claims import Candidate, Claims, Timing
 from magos.runtime.clock import Clock
 from magos.runtime.leases import LeaseStore
 
@@ -43,37 +41,10 @@ _log = structlog.get_logger(__name__)
 _NEVER = -math.inf
 _SHORTEST_WAIT = 0.05
 _SHORTEST_CALL = 0.05
-_RELEASED_SECONDS = 1
 
 
 class LeadershipLost(MagosError):
     """This process led and may not go on; its guarded work has ended. The process exits non-zero and is restarted."""
-
-
-class Timing(Struct, frozen=True, kw_only=True):
-    """Seconds. ``drift`` is the share of ``lease`` given away for clocks that run at different rates."""
-
-    lease: int = 15
-    renew: float = 10.0
-    retry: float = 2.0
-    drift: float = 0.2
-
-    def __post_init__(self) -> None:
-        if not (0 < 1.2 * self.retry < self.renew < self.validity < self.lease):
-            raise ValueError(f"leader election needs 1.2 x retry < renew < lease x (1 - drift) < lease, got {self}")
-
-    @property
-    def validity(self) -> float:
-        """How long one renewal gives the right to act, from the moment it was sent."""
-        return self.lease * (1 - self.drift)
-
-
-class Candidate(Struct, frozen=True, kw_only=True):
-    """Who takes part: ``identity`` must be unique for each start of a process."""
-
-    namespace: str
-    name: str
-    identity: str
 
 
 class StopGuard(Protocol):
@@ -106,6 +77,7 @@ class LeaderElector:
         self._rng = rng
         self._guard = guard
         self._timing = timing
+        self._claims = Claims(candidate, timing, clock)
         self._seen: Lease | None = None
         self._seen_at = _NEVER
         self._sent_at = _NEVER
@@ -160,8 +132,7 @@ class LeaderElector:
             self._end_term()
             self._guard.disarm()
             if held and not lost:
-                with anyio.CancelScope(shield=True):
-                    await self._release()
+                await self._release()
         if lost:
             raise LeadershipLost(
                 f"leadership of Lease {self._candidate.namespace}/{self._candidate.name} is lost: {lost}; "
@@ -171,8 +142,13 @@ class LeaderElector:
             raise failure
 
     async def _acquire(self) -> None:
-        while not await self._try_to_acquire():  # noqa: ASYNC110 - what is waited for happens in the API server
-            await anyio.sleep(self._pause())
+        try:
+            while not await self._try_to_acquire():  # noqa: ASYNC110 - what is waited for happens in the API server
+                await anyio.sleep(self._pause())
+        except anyio.get_cancelled_exc_class():
+            if self._stale:  # a claim of ours may be on its way
+                await self._release()
+            raise
 
     def _pause(self) -> float:
         """Return how long a candidate waits: at most one retry, less if the Lease runs out before.
@@ -193,7 +169,7 @@ class LeaderElector:
                 self._see(lease)
             if self._held_by_another():  # also where the Lease was deleted: its holder may not know yet
                 return False
-            return await self._write(self._new_lease() if lease is None else self._claimed(lease))
+            return await self._write(self._claims.new_lease() if lease is None else self._claims.claimed(lease))
         except (ApiError, TimeoutError) as error:
             self._stale = True
             self._log.info("cannot acquire the lease yet", error=_text(error))
@@ -225,7 +201,7 @@ class LeaderElector:
                     self._see(await self._store.get(timeout))
             if self._seen is not None and self.holder != self._candidate.identity:
                 return False
-            await self._write(self._new_lease() if self._seen is None else self._renewed(self._seen))
+            await self._write(self._claims.new_lease() if self._seen is None else self._claims.renewed(self._seen))
         except (ApiError, TimeoutError) as error:
             self._stale = True
             self._log.warning("cannot renew the lease", error=_text(error))
@@ -239,6 +215,7 @@ class LeaderElector:
         """Write a claim of ours. Only a confirmed one counts, from the moment before it was sent."""
         timeout = self._call_timeout() if self.still_leading() else self._timing.retry
         sent_at = self._clock.monotonic()
+        self._stale = True  # until answered, also where the call is cancelled: it may have been carried out
         call = self._store.replace if lease.metadata.resource_version else self._store.create
         with anyio.fail_after(timeout):
             self._see(await call(lease, timeout))
@@ -250,15 +227,28 @@ class LeaderElector:
         return True
 
     async def _release(self) -> None:
+        """Give the Lease back if it is ours; a renewal that was cut short may still come between."""
         try:
-            with anyio.fail_after(self._timing.retry):
-                if self._stale:
-                    self._see(await self._store.get(self._timing.retry))
-                if self._seen is not None and self.holder == self._candidate.identity:
-                    await self._store.replace(self._released(self._seen), self._timing.retry)
-                    self._log.info("lease given back")
+            with anyio.fail_after(self._timing.retry, shield=True):
+                while not await self._try_to_release():  # noqa: ASYNC110
+                    await anyio.sleep(_SHORTEST_WAIT)
         except (ApiError, TimeoutError) as error:
             self._log.warning("cannot give the lease back, it runs out by itself", error=_text(error))
+
+    async def _try_to_release(self) -> bool:
+        if self._stale:
+            self._see(await self._store.get(self._timing.retry))
+        if self._seen is None or self.holder != self._candidate.identity:
+            return True
+        try:
+            self._see(await self._store.replace(self._claims.released(self._seen), self._timing.retry))
+        except ApiError as error:
+            self._stale = True
+            if error.conflict:
+                return False
+            raise
+        self._log.info("lease given back")
+        return True
 
     def _end_term(self, why: str = "") -> str:
         """Close the fence; whoever guards the stop counts from now."""
@@ -285,48 +275,6 @@ class LeaderElector:
     def _expires_at(self) -> float:
         duration = self._seen.spec.lease_duration_seconds if self._seen is not None else None
         return self._seen_at + (duration or self._timing.lease)
-
-    def _new_lease(self) -> Lease:
-        now = self._stamp(None)
-        metadata = ObjectMeta(namespace=self._candidate.namespace, name=self._candidate.name)
-        return Lease(metadata=metadata, spec=self._spec(acquired=now, renewed=now, transitions=0))
-
-    def _claimed(self, lease: Lease) -> Lease:
-        if lease.spec.holder_identity == self._candidate.identity:  # a claim of ours whose answer was lost
-            return self._renewed(lease)
-        now = self._stamp(lease.spec.renew_time)
-        transitions = (lease.spec.lease_transitions or 0) + 1
-        return structs.replace(lease, spec=self._spec(acquired=now, renewed=now, transitions=transitions))
-
-    def _renewed(self, lease: Lease) -> Lease:
-        renewed = self._stamp(lease.spec.renew_time)
-        acquired = lease.spec.acquire_time or renewed
-        transitions = lease.spec.lease_transitions or 0
-        return structs.replace(lease, spec=self._spec(acquired=acquired, renewed=renewed, transitions=transitions))
-
-    def _released(self, lease: Lease) -> Lease:
-        spec = structs.replace(
-            lease.spec,
-            holder_identity="",
-            lease_duration_seconds=_RELEASED_SECONDS,
-            renew_time=self._stamp(lease.spec.renew_time),
-        )
-        return structs.replace(lease, spec=spec)
-
-    def _spec(self, *, acquired: str, renewed: str, transitions: int) -> LeaseSpec:
-        return LeaseSpec(
-            holder_identity=self._candidate.identity,
-            lease_duration_seconds=self._timing.lease,
-            acquire_time=acquired,
-            renew_time=renewed,
-            lease_transitions=transitions,
-        )
-
-    def _stamp(self, last: str | None) -> str:
-        """Return the wall time as MicroTime, different from the last: an equal Lease would get no new version."""
-        now = self._clock.now()
-        text = f"{now:%Y-%m-%dT%H:%M:%S.%fZ}"
-        return text if text != last else f"{now + timedelta(microseconds=1):%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
 def _text(error: Exception) -> str:

@@ -342,6 +342,30 @@ def test_a_clean_stop_gives_the_lease_back_after_the_work() -> None:
     case(body)
 
 
+@pytest.mark.parametrize("after", [29.999, 30.0, 30.001, 30.003, 30.005, 30.01])
+def test_a_renewal_cut_short_by_the_stop_does_not_keep_the_lease(after: float) -> None:
+    async def body(cluster: Cluster) -> None:
+        await cluster.elector("one").run(lambda: asyncio.sleep(after))
+        assert (await cluster.lease()).spec.holder_identity == ""
+
+    case(body)
+
+
+@pytest.mark.parametrize("after", [0.002, 0.004, 0.006, 0.008, 0.01, 0.02, 0.05])
+def test_a_candidate_stopped_while_it_claims_leaves_no_claim_behind(after: float) -> None:
+    async def body(cluster: Cluster) -> None:
+        with anyio.move_on_after(after):
+            await cluster.elector("one").run(anyio.sleep_forever)
+        await asyncio.sleep(1)
+        two = cluster.elector("two")
+        async with anyio.create_task_group() as group:
+            group.start_soon(two.run, anyio.sleep_forever)
+            assert await until(two.still_leading) < 2.1
+            group.cancel_scope.cancel()
+
+    case(body)
+
+
 def test_dead_work_ends_the_election_and_frees_the_lease() -> None:
     async def body(cluster: Cluster) -> None:
         elector = cluster.elector("one")
