@@ -82,10 +82,15 @@ class FetchConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TerraformConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``terraform`` needs besides: ``variables`` maps ``TF_VAR_<name>`` to the literal the user wrote."""
+    """What ``terraform`` needs besides.
+
+    ``variables`` maps ``TF_VAR_<name>`` to the literal the user wrote; ``secret_names`` are those that come from
+    Secrets.
+    """
 
     run: RunConfig
     variables: Environment
+    secret_names: frozenset[str]
     allow_ephemeral_state: bool
     secret_forms: tuple[bytes, ...]
 
@@ -138,10 +143,11 @@ def load_fetch(env: Environment) -> FetchConfig:
 
 def load_terraform(env: Environment) -> TerraformConfig:
     """Return the configuration of ``terraform``."""
-    names = [name for part in env.get("MAGOS_REDACT_ENV", "").split(",") if (name := part.strip())]
+    names = frozenset(name for part in env.get("MAGOS_REDACT_ENV", "").split(",") if (name := part.strip()))
     return TerraformConfig(
         run=_run(env),
         variables={name: value for name, value in env.items() if name.startswith(_VARIABLE_PREFIX)},
+        secret_names=names,
         allow_ephemeral_state=_flag(env, "MAGOS_ALLOW_EPHEMERAL_STATE", default=False),
         secret_forms=secret_forms(env[name] for name in names if name in env),
     )

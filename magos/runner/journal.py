@@ -37,6 +37,11 @@ class Journal:
         """Return ``text`` as it may be shown."""
         return redact(text, self._forms)
 
+    def mask_too(self, forms: tuple[bytes, ...]) -> None:
+        """Mask further byte sequences from now on; only between two commands."""
+        self._forms = tuple(sorted({*self._forms, *forms}))
+        self._redactor = Redactor(self._forms)
+
     def begin_output(self) -> None:
         """Forget the tail: a new command starts."""
         self._tail.clear()

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from magos.ids import Digest
 from magos.runner.files import open_regular
 
@@ -19,6 +21,9 @@ __all__ = ["carried_variables", "file_digest"]
 _ENTRY: Final = "tfplan"
 _VARIABLES: Final = 2
 _KEY: Final = 1
+_VALUE: Final = 2
+_MSGPACK: Final = 1
+_NOTHING: Final = memoryview(b"")
 _LARGEST_ENTRY: Final = 256 * 1024 * 1024
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
@@ -29,21 +34,34 @@ def file_digest(path: Path) -> Digest:
         return Digest("sha256:" + hashlib.file_digest(stream, "sha256").hexdigest())
 
 
-def carried_variables(plan: Path) -> frozenset[str] | None:
-    """Return the names of the input variables ``plan`` carries; None if it is not readable (encrypted)."""
+def carried_variables(plan: Path) -> dict[str, str | None] | None:
+    """Return the input variables ``plan`` carries with their values; None if it is not readable (encrypted).
+
+    A value is written as in an environment variable: a string as it is, anything else as JSON, which the tools read as
+    an expression. It is None if the plan holds it in a form not known here.
+    """
     try:
         with open_regular(plan) as stream, zipfile.ZipFile(stream) as archive:
             if archive.getinfo(_ENTRY).file_size > _LARGEST_ENTRY:
                 return None
             message = memoryview(archive.read(_ENTRY))
-        return frozenset(
-            bytes(name).decode()
-            for number, entry in _fields(message)
-            if number == _VARIABLES
-            for key, name in _fields(entry)
-            if key == _KEY
-        )
+        return dict(_variable(entry) for number, entry in _fields(message) if number == _VARIABLES)
     except (zipfile.BadZipFile, KeyError, ValueError, NotImplementedError, RuntimeError):
+        return None
+
+
+def _variable(entry: memoryview) -> tuple[str, str | None]:
+    parts = dict(_fields(entry))
+    value = dict(_fields(parts.get(_VALUE, _NOTHING))).get(_MSGPACK, _NOTHING)
+    return bytes(parts.get(_KEY, _NOTHING)).decode(), _as_text(value)
+
+
+def _as_text(value: memoryview) -> str | None:
+    """Return the second of the two elements, type and value, that a dynamic value is packed as."""
+    try:
+        _, content = msgspec.msgpack.decode(value, type=tuple[bytes, object])
+        return content if isinstance(content, str) else msgspec.json.encode(content).decode()
+    except (msgspec.MsgspecError, ValueError, TypeError):
         return None
 
 

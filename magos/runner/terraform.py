@@ -18,6 +18,7 @@ from magos.runner.files import open_regular, remove
 from magos.runner.markers import claim_start, remove_other_runs
 from magos.runner.outcome import StageFailed
 from magos.runner.planfile import carried_variables, file_digest
+from magos.runner.redact import secret_forms
 from magos.runner.state import require_persistent_state
 from magos.runner.status import Stage, StageStatus, read_status
 from magos.runner.tool import Tool
@@ -76,9 +77,9 @@ class Terraform:
         if saved.is_file() and not saved.is_symlink():
             remove(tool.lock_file)
             shutil.copyfile(saved, tool.lock_file)
-        variables = self._not_carried()
-        self._init(tool, variables)
-        tool.apply(variables, paths.plan_copy)
+        given, planned = self._variables()
+        self._init(tool, {**given, **planned} if tool.evaluates_early else given)
+        tool.apply(given, paths.plan_copy)
 
     def _init(self, tool: Tool, variables: Mapping[str, str]) -> None:
         tool.init(variables)
@@ -127,13 +128,18 @@ class Terraform:
                 " nothing was applied, the next run plans afresh",
             )
 
-    def _not_carried(self) -> Mapping[str, str]:
-        """Return the TF_VAR_* that the plan does not carry: ephemeral ones, which must be given again."""
+    def _variables(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """Return the TF_VAR_* to give again and those the plan carries, the latter with the value it carries.
+
+        A tool that evaluates variables early needs the latter for its backend settings. A value that was rotated since
+        the plan is in neither; the old one is still secret.
+        """
+        given = self._config.variables
         carried = carried_variables(self._context.paths.plan_copy)
         if carried is None:  # an encrypted plan; the tool itself refuses values that differ from it
-            return self._config.variables
-        return {
-            name: value
-            for name, value in self._config.variables.items()
-            if name.removeprefix(_VARIABLE_PREFIX) not in carried
-        }
+            return given, {}
+        planned = {name: carried[short] for name in given if (short := name.removeprefix(_VARIABLE_PREFIX)) in carried}
+        known = {name: value for name, value in planned.items() if value is not None}
+        secrets = [value for name, value in known.items() if name in self._config.secret_names]
+        self._context.journal.mask_too(secret_forms(secrets))
+        return {name: value for name, value in given.items() if name not in planned}, known

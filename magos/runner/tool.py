@@ -64,13 +64,20 @@ class Tool:
         """The dependency lock file of the module."""
         return self.module / ".terraform.lock.hcl"
 
+    @property
+    def evaluates_early(self) -> bool:
+        """True if backend settings and module sources may depend on variables (OpenTofu since 1.8)."""
+        major, minor, _ = self._run.version.split(".", 2)
+        return self._run.distribution is Distribution.OPENTOFU and (int(major), int(minor)) >= (1, 8)
+
     def get(self, git: Mapping[str, str]) -> None:
         """Download modules, with the Git access that ``git`` describes."""
-        self._succeed("get", self._execute(["get", "-no-color"], git, patience=_BRIEF_PATIENCE))
+        arguments = ["get", "-no-color", *self._early_var_file()]
+        self._succeed("get", self._execute(arguments, git, patience=_BRIEF_PATIENCE))
 
     def init(self, variables: Mapping[str, str]) -> None:
         """Initialise the backend and the providers; trouble with the plugin cache is answered by doing without."""
-        arguments = ["init", "-input=false", "-no-color"]
+        arguments = ["init", "-input=false", "-no-color", *self._early_var_file()]
         finished = self._execute(arguments, variables)
         if finished.code != 0 and any(sign in finished.tail.lower() for sign in _CACHE_TROUBLE):
             finished = self._execute(arguments, variables, plugin_cache=False)
@@ -79,9 +86,7 @@ class Tool:
     def plan(self, variables: Mapping[str, str], output: Path) -> None:
         """Write a plan to ``output``."""
         arguments = ["plan", "-input=false", "-no-color", "-detailed-exitcode", f"-out={output}"]
-        if self._run.tfvars:
-            arguments.append(f"-var-file={inside_tree(self._paths.source, self._run.tfvars, 'MAGOS_TFVARS_FILE')}")
-        finished = self._execute(arguments, variables)
+        finished = self._execute([*arguments, *self._var_file()], variables)
         if finished.code != _PLAN_HAS_CHANGES:
             self._succeed("plan", finished)
 
@@ -93,6 +98,14 @@ class Tool:
         """Write ``plan`` as JSON to the descriptor ``stdout``; it holds secrets."""
         arguments = ["show", "-json", "-no-color", str(plan)]
         self._succeed("show", self._execute(arguments, _NO_VARIABLES, patience=_BRIEF_PATIENCE, stdout=stdout))
+
+    def _var_file(self) -> list[str]:
+        if not self._run.tfvars:
+            return []
+        return [f"-var-file={inside_tree(self._paths.source, self._run.tfvars, 'MAGOS_TFVARS_FILE')}"]
+
+    def _early_var_file(self) -> list[str]:
+        return self._var_file() if self.evaluates_early else []
 
     def _execute(
         self,

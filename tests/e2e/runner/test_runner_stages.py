@@ -2,14 +2,17 @@
 
 import base64
 import os
+import signal
+import socket
 import stat
+import time
 
 import pytest
 
 from magos.api.result import Outcome, PlannedChanges
 from magos.local.recipes import TOFU_VERSION
 from magos.runner.status import Stage
-from tests.e2e.runner.pod import APPLY, NEXT, RUN, Workspace, apply, plan, provisioned, resources
+from tests.e2e.runner.pod import APPLY, NEXT, PLAN, RUN, Workspace, apply, plan, provisioned, resources
 
 
 def test_a_commit_is_planned_applied_and_then_has_no_changes(workspace: Workspace) -> None:
@@ -173,6 +176,21 @@ def test_an_apply_gets_ephemeral_variables_only_and_no_var_file(workspace: Works
     assert "planned" in workspace.state.read_text()
 
 
+def test_a_backend_that_depends_on_variables_is_found_again_by_the_apply(workspace: Workspace) -> None:
+    text = (
+        'variable "folder" {}\nvariable "name" {}\n'
+        'terraform {\n  backend "local" {\n    path = "${var.folder}/${var.name}"\n  }\n}\n'
+        'resource "terraform_data" "a" {}\n'
+    )
+    workspace.commit({"main.tf": text, "prod.tfvars": f'name = "{workspace.state.name}"\n'})
+    _, planned = plan(workspace, TF_VAR_folder=str(workspace.state.parent), MAGOS_TFVARS_FILE="prod.tfvars")
+    assert planned.result is Outcome.SUCCEEDED, planned.message
+    pod, applied = apply(workspace, planned, TF_VAR_folder="/rotated/since", MAGOS_TFVARS_FILE="prod.tfvars")
+    assert applied.result is Outcome.SUCCEEDED, applied.message
+    assert resources(workspace) == ["a"]
+    assert "rotated" not in pod.log
+
+
 def test_the_lock_file_of_the_plan_is_used_by_the_apply(workspace: Workspace) -> None:
     lock = "# committed by a person\n"
     workspace.commit({"main.tf": workspace.backend + 'resource "terraform_data" "a" {}\n', ".terraform.lock.hcl": lock})
@@ -210,6 +228,28 @@ def test_a_version_that_no_mirror_has_is_a_download_failure(workspace: Workspace
     _, result = plan(workspace, TF_VERSION="9.9.9")
     assert (result.exit_code, result.reason, result.revision) == (4, "ToolDownloadFailed", revision)
     assert "9.9.9" in result.message
+
+
+def test_a_fetch_that_hangs_stops_within_five_seconds_and_keeps_no_key(workspace: Workspace) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        pod = workspace.pod(
+            PLAN,
+            RUN,
+            REPO_URL=f"http://127.0.0.1:{silent.getsockname()[1]}/r.git",
+            MAGOS_ALLOWED_GIT_SCHEMES="http",
+            GIT_PASSWORD="hunter2",
+        )
+        process = pod.start(Stage.FETCH)
+        connection, _ = silent.accept()
+        asked = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=20) == 143
+        assert time.monotonic() - asked < 5
+        connection.close()
+        assert process.stdin is not None
+        process.stdin.close()
+    assert list((pod.root / "tmp").iterdir()) == []
+    assert "Interrupted" in pod.log
 
 
 def test_selected_policies_without_evaluation_fail_closed(workspace: Workspace) -> None:
