@@ -261,3 +261,66 @@ def test_a_worker_that_is_stuck_is_named() -> None:
         assert replica.manager.unhealthy() == "workers stuck for 300 s: toy default/a"
 
     in_world(scene)
+
+
+class Deployment:
+    """Keeps replicas running: whichever ends is started again under a new name, as Kubernetes does."""
+
+    def __init__(self, world: World, size: int) -> None:
+        self.world = world
+        self.replicas: list[Replica] = []
+        self.codes: list[int | None] = []
+        self._size = size
+        self._serial = 0
+
+    async def run(self) -> None:
+        async with anyio.create_task_group() as group:
+            for slot in range(self._size):
+                group.start_soon(self._keep, slot)
+
+    async def _keep(self, _slot: int) -> None:
+        while True:
+            self._serial += 1
+            replica = Replica(self.world, f"replica-{self._serial}")
+            self.replicas.append(replica)
+            await replica.run()
+            self.replicas.remove(replica)
+            self.codes.append(replica.code)
+            await anyio.sleep(1)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_replicas_that_stop_are_cut_off_and_lose_watches_still_converge(seed: int) -> None:
+    async def scene(world: World) -> None:
+        deployment = Deployment(world, 2)
+        names = [f"w{number}" for number in range(6)]
+        rng = world.rng
+        async with anyio.create_task_group() as group:
+            group.start_soon(deployment.run)
+            for name in names:
+                await world.create(name)
+            for size in range(2, 14):
+                for name in rng.sample(names, 3):
+                    await world.resize(name, size)
+                await anyio.sleep(rng.uniform(0, 15))
+                victim = rng.choice(deployment.replicas)
+                match rng.randrange(4):
+                    case 0:
+                        victim.transport.partition()
+                    case 1:
+                        victim.manager.request_stop()
+                    case 2:
+                        world.server.disconnect()
+                    case _:
+                        for watch in rng.sample(world.server.watches, len(world.server.watches) // 2):
+                            watch.silence()
+            for replica in deployment.replicas:
+                replica.transport.cut = False
+            for name in names:
+                await world.resize(name, 99)
+            await world.until(lambda: all(world.is_ready(name, 99) for name in names), within=600)
+            group.cancel_scope.cancel()
+        assert set(deployment.codes) <= {0, 1}
+        assert len(world.children()) == len(names)
+
+    in_world(scene, seed=seed)
