@@ -170,7 +170,8 @@ def _parse(path: Path) -> _File:
         reason = getattr(error, "strerror", None) or error
         raise ConfigurationError(f"cannot read the kubeconfig {path}: {reason}; check the path") from error
     try:
-        return msgspec.convert(yaml.safe_load(text) or {}, _File)
+        content = yaml.safe_load(text)
+        return msgspec.convert({} if content is None else content, _File)
     except (yaml.YAMLError, msgspec.MsgspecError) as error:
         raise ConfigurationError(f"the file {path} is not a kubeconfig: {error}") from error
 
