@@ -47,13 +47,13 @@ def run_stage(arguments: Sequence[str], paths: Paths | None = None) -> int:
         sys.stderr.write(f"usage: magos-job {'|'.join(Stage)}\n")
         return 2
     termination = Termination()
-    termination.install()
     place = Paths() if paths is None else paths
     try:
+        termination.install()
         if stage is Stage.JOB:
             return _run_job(place, environment(), termination)
         return _run_init(stage, place, environment(), termination)
-    except Terminated:  # while it was already cleaning up
+    except Terminated:  # before the stage began, or while it was cleaning up
         return TERMINATED
     finally:
         termination.conclude()

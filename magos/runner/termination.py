@@ -18,6 +18,7 @@ from magos.runner.outcome import TERMINATED
 __all__ = ["Terminated", "Termination"]
 
 _LONGEST_UNWINDING: Final = 4.0
+_HANDLED: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class Terminated(BaseException):
@@ -38,19 +39,20 @@ class Termination:
         self._unwinding = False
 
     def install(self) -> None:
-        """Take over the signals; only the main thread may."""
+        """Take over the signals, also those that were blocked until now; only the main thread may."""
         signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in _HANDLED:
             signal.signal(number, self._asked)
         # Without a handler of its own the signal would be dropped and not wake anybody.
         signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
 
     def conclude(self) -> None:
         """Ignore signals from now on: the exit code is decided.
 
         The interpreter resets handlers while it ends, and a signal in these milliseconds would kill it.
         """
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in _HANDLED:
             signal.signal(number, signal.SIG_IGN)
 
     @contextmanager

@@ -141,9 +141,15 @@ class Tool:
             inherited["TF_PLUGIN_CACHE_DIR"] = str(self._paths.inside(cache))
         return inherited
 
+    def _ending(self, step: str, code: int) -> str:
+        log = f"read the {self._run.phase} log"
+        if code >= 0:
+            return f"ended with exit code {code}; {log}"
+        killed = f"was killed by signal {-code} (9 is often a lack of memory); {log}"
+        return f"{killed}; the outcome is unknown, the next run plans afresh" if step == "apply" else killed
+
     def _succeed(self, step: str, finished: Finished) -> None:
         if finished.code == 0:
             return
-        ending = f"signal {-finished.code}" if finished.code < 0 else f"exit code {finished.code}"
-        cause = last_error(finished.tail) or f"{self._name} ended with {ending}; read the {self._run.phase} log"
+        cause = last_error(finished.tail) or f"{self._name} {self._ending(step, finished.code)}"
         raise StageFailed(phase_failed(self._run.phase), shorten(f"{step} failed: {cause}"))

@@ -151,6 +151,24 @@ def test_a_tool_that_does_not_stop_is_killed_when_patience_ends(run: Run) -> Non
     assert stage.process.returncode == 143
 
 
+def test_a_stop_that_comes_before_the_handlers_is_not_lost(tmp_path: Path) -> None:
+    script = """
+import os, signal, sys
+import magos.apps.job
+sys.argv = ["magos-job", "render"]
+block = signal.pthread_sigmask
+def at_the_earliest(how, numbers):
+    before = block(how, numbers)
+    if how == signal.SIG_BLOCK:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return before
+signal.pthread_sigmask = at_the_earliest
+magos.apps.job.main()
+"""
+    ended = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, check=False, timeout=20)
+    assert ended.returncode == 143
+
+
 _UNWINDING = """
 import os, sys, time
 from magos.runner.termination import Terminated, Termination
