@@ -1,7 +1,7 @@
 """What the API server refused, or that it did not answer, in one exception with the questions callers ask of it."""
 
 from magos.errors import MagosError
-from magos.runtime.codec import Cause, Status
+from magos.runtime.apistatus import Cause, Status
 
 __all__ = ["ApiError"]
 

@@ -22,9 +22,9 @@ from typing import Generic, TypeAlias, TypeVar
 from msgspec import Struct
 
 from magos.api.meta import Kind, ObjectMeta, Resource
-from magos.runtime.codec import Undecodable, WatchEvent, WatchType
 from magos.runtime.indexer import Indexer, IndexFunction, ObjectKey
 from magos.runtime.resourceversion import is_older
+from magos.runtime.watchevents import Undecodable, WatchEvent, WatchType
 
 __all__ = ["Cache", "Change"]
 

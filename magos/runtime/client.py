@@ -14,30 +14,20 @@ Rules:
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from typing import Any, TypedDict, TypeVar, Unpack
-from urllib.parse import quote
+from typing import Any, TypeVar, Unpack
 
 import msgspec
 
 from magos.api.meta import Kind, Resource
+from magos.runtime.addresses import JSON, accept_header, named, object_path
 from magos.runtime.apierror import ApiError
-from magos.runtime.codec import (
-    LineSplitter,
-    ListPage,
-    Status,
-    StreamCorrupt,
-    Undecodable,
-    WatchEvent,
-    WatchType,
-    decode_event,
-    decode_list,
-    decode_object,
-    decode_status,
-    encode_manifest,
-)
-from magos.runtime.decision import Propagation
+from magos.runtime.apistatus import Status
+from magos.runtime.calls import CallOptions, DeleteOptions, ListQuery, WatchQuery, WriteOptions
+from magos.runtime.codec import decode_event, decode_list, decode_object, decode_status, encode_manifest
 from magos.runtime.interner import Interner
+from magos.runtime.lines import LineSplitter, StreamCorrupt
 from magos.runtime.transport import HttpRequest, HttpResponse, HttpStream, Lane, Transport, TransportError
+from magos.runtime.watchevents import ListPage, Undecodable, WatchEvent, WatchType
 
 __all__ = [
     "MERGE_PATCH",
@@ -59,56 +49,11 @@ __all__ = [
 R = TypeVar("R", bound=Resource)
 
 MERGE_PATCH = "application/merge-patch+json"
-_JSON = "application/json"
 
 PAGE_SIZE = 500
 """Objects per page of a list."""
 
 _ERROR_BODY_LIMIT = 1 << 20
-
-
-class CallOptions(TypedDict, total=False):
-    """Per-call options: the connection class, and the deadline of the whole exchange in seconds."""
-
-    lane: Lane
-    timeout: float
-
-
-class WriteOptions(CallOptions, total=False):
-    """Options of a write: ``subresource`` such as ``status``."""
-
-    subresource: str
-
-
-class DeleteOptions(CallOptions, total=False):
-    """Options of a deletion. ``uid`` and ``resource_version`` are preconditions; a difference is a conflict."""
-
-    uid: str
-    resource_version: str
-    propagation: Propagation
-    grace_seconds: int | None
-
-
-class ListQuery(CallOptions, total=False):
-    """Parameters of a list. ``resource_version`` empty asks for a consistent read; ``limit`` 0 for everything."""
-
-    selector: str
-    field_selector: str
-    limit: int
-    continue_: str
-    resource_version: str
-    interner: Interner | None
-
-
-class WatchQuery(CallOptions, total=False):
-    """Parameters of a watch; ``timeout_seconds`` is when the server ends it, ``timeout`` bounds only its opening."""
-
-    namespace: str
-    selector: str
-    field_selector: str
-    resource_version: str
-    timeout_seconds: int
-    interner: Interner | None
 
 
 class ApiClient:
@@ -129,7 +74,9 @@ class ApiClient:
 
     async def get(self, kind: Kind[R], namespace: str, name: str, **options: Unpack[CallOptions]) -> R:
         """Return one object as it is now (a consistent read); an ``ApiError`` with ``not_found`` if there is none."""
-        request = self._request("GET", _path(kind, namespace, name), Lane.READ, options, accept=_accept(kind, "object"))
+        request = self._request(
+            "GET", object_path(kind, namespace, name), Lane.READ, options, accept=accept_header(kind, "object")
+        )
         what = f"get {kind.ref(namespace, name)}"
         return _decoded(kind, await self._answer(request, what), what)
 
@@ -142,8 +89,8 @@ class ApiClient:
             "continue": query.get("continue_", ""),
             "resourceVersion": query.get("resource_version", ""),
         }
-        path = _path(kind, namespace)
-        request = self._request("GET", path, Lane.READ, query, accept=_accept(kind, "list"), query=pairs)
+        path = object_path(kind, namespace)
+        request = self._request("GET", path, Lane.READ, query, accept=accept_header(kind, "list"), query=pairs)
         what = f"list {kind.resource}{f' in {namespace}' if namespace else ''}"
         response = await self._answer(request, what)
         try:
@@ -199,9 +146,9 @@ class ApiClient:
             "resourceVersion": query.get("resource_version", ""),
             "timeoutSeconds": str(query.get("timeout_seconds", 0) or ""),
         }
-        path = _path(kind, namespace)
+        path = object_path(kind, namespace)
         # The element type of a watch is the object, so the Accept header asks for the object form.
-        request = self._request("GET", path, Lane.WATCH, query, accept=_accept(kind, "object"), query=pairs)
+        request = self._request("GET", path, Lane.WATCH, query, accept=accept_header(kind, "object"), query=pairs)
         what = f"watch {kind.resource}{f' in {namespace}' if namespace else ''}"
         try:
             async with self._transport.stream(request) as stream:
@@ -216,25 +163,25 @@ class ApiClient:
 
     async def create(self, kind: Kind[R], manifest: Any, **options: Unpack[WriteOptions]) -> R:
         """Create ``manifest`` (a Struct or a mapping) in the namespace its metadata names; return what was stored."""
-        metadata = _metadata(manifest)
+        metadata = named(manifest)
         namespace, name = metadata.namespace, metadata.name
         subresource = options.get("subresource", "")
-        path = _path(kind, namespace, name if subresource else "", subresource)
+        path = object_path(kind, namespace, name if subresource else "", subresource)
         what = f"create {kind.ref(namespace, name or metadata.generate_name)}"
-        return await self._write(kind, ("POST", path, _JSON), encode_manifest(kind, manifest), (what, options))
+        return await self._write(kind, ("POST", path, JSON), encode_manifest(kind, manifest), (what, options))
 
     async def replace(self, kind: Kind[R], manifest: Any, **options: Unpack[WriteOptions]) -> R:
         """Replace the whole object by ``manifest``; conditional if its metadata has a resourceVersion."""
-        metadata = _metadata(manifest)
-        path = _path(kind, metadata.namespace, metadata.name, options.get("subresource", ""))
+        metadata = named(manifest)
+        path = object_path(kind, metadata.namespace, metadata.name, options.get("subresource", ""))
         what = f"update {kind.ref(metadata.namespace, metadata.name)}"
-        return await self._write(kind, ("PUT", path, _JSON), encode_manifest(kind, manifest), (what, options))
+        return await self._write(kind, ("PUT", path, JSON), encode_manifest(kind, manifest), (what, options))
 
     async def patch(
         self, kind: Kind[R], namespace: str, name: str, body: Mapping[str, Any], **options: Unpack[WriteOptions]
     ) -> R:
         """Apply ``body`` as a merge patch: mappings merge, None removes a field, lists and scalars replace."""
-        path = _path(kind, namespace, name, options.get("subresource", ""))
+        path = object_path(kind, namespace, name, options.get("subresource", ""))
         what = f"patch {kind.ref(namespace, name)}"
         return await self._write(kind, ("PATCH", path, MERGE_PATCH), msgspec.json.encode(body), (what, options))
 
@@ -249,8 +196,8 @@ class ApiClient:
             body["propagationPolicy"] = options["propagation"].value
         if options.get("grace_seconds") is not None:
             body["gracePeriodSeconds"] = options["grace_seconds"]
-        request = self._request("DELETE", _path(kind, namespace, name), Lane.WRITE, options)
-        request = msgspec.structs.replace(request, body=msgspec.json.encode(body), content_type=_JSON)
+        request = self._request("DELETE", object_path(kind, namespace, name), Lane.WRITE, options)
+        request = msgspec.structs.replace(request, body=msgspec.json.encode(body), content_type=JSON)
         await self._answer(request, f"delete {kind.ref(namespace, name)}")
 
     async def aclose(self) -> None:
@@ -262,7 +209,7 @@ class ApiClient:
     ) -> R:
         method, path, content_type = route
         what, options = call
-        request = self._request(method, path, Lane.WRITE, options, accept=_accept(kind, "object"))
+        request = self._request(method, path, Lane.WRITE, options, accept=accept_header(kind, "object"))
         request = msgspec.structs.replace(request, body=body, content_type=content_type)
         return _decoded(kind, await self._answer(request, what), what)
 
@@ -273,7 +220,7 @@ class ApiClient:
         lane: Lane,
         options: CallOptions,
         *,
-        accept: str = _JSON,
+        accept: str = JSON,
         query: Mapping[str, str] | None = None,
     ) -> HttpRequest:
         return HttpRequest(
@@ -315,36 +262,6 @@ async def _error_response(stream: HttpStream) -> HttpResponse:
         if len(body) > _ERROR_BODY_LIMIT:
             break
     return HttpResponse(status=stream.status, headers=stream.headers, body=bytes(body))
-
-
-def _path(kind: Kind[Any], namespace: str, name: str = "", subresource: str = "") -> str:
-    parts = ["apis", kind.group, kind.version] if kind.group else ["api", kind.version]
-    if namespace and kind.namespaced:
-        parts += ["namespaces", namespace]
-    parts.append(kind.plural)
-    parts += [part for part in (name, subresource) if part]
-    return "/" + "/".join(quote(part, safe="") for part in parts)
-
-
-def _accept(kind: Kind[Any], form: str) -> str:
-    if not kind.metadata_only:
-        return _JSON
-    partial = "PartialObjectMetadataList" if form == "list" else "PartialObjectMetadata"
-    return f"{_JSON};as={partial};g=meta.k8s.io;v=v1"
-
-
-class _Named(msgspec.Struct, frozen=True, rename="camel"):
-    name: str = ""
-    namespace: str = ""
-    generate_name: str = ""
-
-
-class _Manifest(msgspec.Struct, frozen=True):
-    metadata: _Named
-
-
-def _metadata(manifest: Any) -> _Named:
-    return msgspec.convert(manifest, _Manifest, from_attributes=True).metadata
 
 
 def _decoded(kind: Kind[R], response: HttpResponse, what: str) -> R:

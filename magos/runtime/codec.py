@@ -4,13 +4,11 @@ Promises:
 
 1. One object that cannot be decoded never hides the others: it comes out as ``Undecodable`` with whatever metadata is
    readable, so that a watch goes on and a cache can keep what it had.
-2. A watch stream may be cut anywhere, in the middle of a UTF-8 sequence too: any chunking gives the same events.
-3. No line limit below ``LINE_LIMIT`` bytes; a longer line is a ``StreamCorrupt``, never a silent loss.
-4. A bookmark's object is read for its resourceVersion and nothing else: the server leaves the rest empty or null.
+2. A line that is no event at all is a ``StreamCorrupt``: a fault of the connection, not of an object.
+3. A bookmark's object is read for its resourceVersion and nothing else: the server leaves the rest empty or null.
 """
 
 from collections.abc import Mapping
-from enum import StrEnum
 from functools import cache
 from typing import Any, Generic, TypeVar
 
@@ -18,12 +16,13 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from magos.api.meta import Kind, ListMeta, ObjectMeta, Resource
+from magos.runtime.apistatus import Cause, Status, StatusDetails
 from magos.runtime.interner import Interner
+from magos.runtime.lines import StreamCorrupt
+from magos.runtime.watchevents import ListPage, Undecodable, WatchEvent, WatchType
 
 __all__ = [
-    "LINE_LIMIT",
     "Cause",
-    "LineSplitter",
     "ListPage",
     "Status",
     "StatusDetails",
@@ -39,86 +38,6 @@ __all__ = [
 ]
 
 R = TypeVar("R", bound=Resource)
-
-LINE_LIMIT = 16 * 1024 * 1024
-"""Longest line of a watch stream in bytes; etcd keeps objects below 1.5 MB, so only garbage is longer."""
-
-
-class StreamCorrupt(Exception):
-    """The stream is not a sequence of JSON lines: a fault of the connection, not of an object."""
-
-
-class Cause(Struct, frozen=True, gc=False, kw_only=True):
-    """``metav1.StatusCause``: one machine-readable reason of a failure."""
-
-    reason: str = ""
-    message: str = ""
-    field: str = ""
-
-
-class StatusDetails(Struct, frozen=True, gc=False, rename="camel", kw_only=True):
-    """``metav1.StatusDetails``."""
-
-    name: str = ""
-    kind: str = ""
-    causes: tuple[Cause, ...] | None = None
-    retry_after_seconds: int = 0
-
-
-class Status(Struct, frozen=True, gc=False, kw_only=True):
-    """``metav1.Status``: how the API server words an error."""
-
-    status: str = ""
-    message: str = ""
-    reason: str = ""
-    code: int = 0
-    details: StatusDetails | None = None
-
-    @property
-    def causes(self) -> tuple[Cause, ...]:
-        """The causes, empty where the server named none."""
-        return (self.details.causes or ()) if self.details else ()
-
-
-class Undecodable(Struct, frozen=True, gc=False, kw_only=True):
-    """An object that does not fit our type: as much of its metadata as is readable, and what is wrong."""
-
-    metadata: ObjectMeta
-    problem: str
-
-
-class WatchType(StrEnum):
-    """``type`` of a watch event; ``UNKNOWN`` stands for every type that we do not know."""
-
-    ADDED = "ADDED"
-    MODIFIED = "MODIFIED"
-    DELETED = "DELETED"
-    BOOKMARK = "BOOKMARK"
-    ERROR = "ERROR"
-    UNKNOWN = "UNKNOWN"
-
-
-class WatchEvent(Struct, Generic[R], frozen=True, kw_only=True):
-    """One event of a watch.
-
-    ``object`` is set for ADDED, MODIFIED and DELETED unless the object was ``undecodable``; ``status`` for ERROR.
-    ``resource_version`` is set wherever the event carried one, also for bookmarks and undecodable objects.
-    """
-
-    type: WatchType
-    object: R | None = None
-    resource_version: str = ""
-    undecodable: Undecodable | None = None
-    status: Status | None = None
-
-
-class ListPage(Struct, Generic[R], frozen=True, kw_only=True):
-    """One page of a list in the order of the server (by key); ``continue_`` is empty on the last page."""
-
-    items: tuple[R, ...]
-    resource_version: str = ""
-    continue_: str = ""
-    undecodable: tuple[Undecodable, ...] = ()
 
 
 class _ListEnvelope(Struct, frozen=True):
@@ -275,29 +194,3 @@ def encode_manifest(kind: Kind[Any], manifest: Any) -> bytes:
     if not isinstance(built, Mapping):
         raise TypeError(f"a manifest of {kind.name} is an object, not {type(manifest).__name__}")
     return _encoder.encode({**built, "apiVersion": kind.api_version, "kind": kind.name})
-
-
-class LineSplitter:
-    """Cuts a stream of chunks into lines; keeps at most ``LINE_LIMIT`` bytes of an unfinished one."""
-
-    def __init__(self) -> None:
-        self._rest = bytearray()
-
-    def feed(self, chunk: bytes) -> list[bytes]:
-        """Return the lines that ``chunk`` completes, without line ends and blank lines."""
-        *complete, rest = chunk.split(b"\n")
-        lines: list[bytes] = []
-        for part in complete:
-            line = bytes(self._rest) + part if self._rest else part
-            self._rest.clear()
-            if line.strip():
-                lines.append(line)
-        self._rest += rest
-        if len(self._rest) > LINE_LIMIT:
-            raise StreamCorrupt(f"a line of the stream is longer than {LINE_LIMIT} bytes")
-        return lines
-
-    @property
-    def pending(self) -> bool:
-        """Tell whether an unfinished line is held: a stream that ends like this was cut."""
-        return bool(self._rest.strip())

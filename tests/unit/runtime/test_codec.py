@@ -12,11 +12,8 @@ from hypothesis import strategies as st
 from msgspec import Struct, field
 
 from magos.api.meta import Kind, ObjectMeta
-from magos.runtime import codec
+from magos.runtime import lines
 from magos.runtime.codec import (
-    LineSplitter,
-    StreamCorrupt,
-    WatchType,
     decode_event,
     decode_list,
     decode_object,
@@ -24,6 +21,8 @@ from magos.runtime.codec import (
     encode_manifest,
 )
 from magos.runtime.interner import Interner
+from magos.runtime.lines import LineSplitter, StreamCorrupt
+from magos.runtime.watchevents import WatchType
 
 
 class Bag(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -44,17 +43,17 @@ def item(name: str = "x", version: str = "5", **more: Any) -> dict[str, Any]:
 
 
 @given(
-    lines=st.lists(st.text(st.characters(blacklist_characters="\n\r", blacklist_categories=["Cs"])), max_size=8),
+    texts=st.lists(st.text(st.characters(blacklist_characters="\n\r", blacklist_categories=["Cs"])), max_size=8),
     cuts=st.lists(st.integers(0, 200), max_size=12),
 )
-def test_any_chunking_gives_the_same_lines(lines: list[str], cuts: list[int]) -> None:
-    stream = b"".join(text.encode() + b"\n" for text in lines)
+def test_any_chunking_gives_the_same_lines(texts: list[str], cuts: list[int]) -> None:
+    stream = b"".join(text.encode() + b"\n" for text in texts)
     bounds = sorted({min(cut, len(stream)) for cut in cuts} | {0, len(stream)})
     splitter = LineSplitter()
     got: list[bytes] = []
     for start, end in itertools.pairwise(bounds):
         got += splitter.feed(stream[start:end])
-    assert got == [text.encode() for text in lines if text.encode().strip()]
+    assert got == [text.encode() for text in texts if text.encode().strip()]
     assert not splitter.pending
 
 
@@ -62,7 +61,7 @@ def test_a_cut_stream_is_noticed_and_an_endless_line_is_corrupt(monkeypatch: pyt
     splitter = LineSplitter()
     assert splitter.feed(b'{"type"') == []
     assert splitter.pending
-    monkeypatch.setattr(codec, "LINE_LIMIT", 10)
+    monkeypatch.setattr(lines, "LINE_LIMIT", 10)
     with pytest.raises(StreamCorrupt):
         splitter.feed(b"x" * 20)
 
@@ -165,13 +164,13 @@ def test_manifests_name_their_version_and_kind() -> None:
         encode_manifest(BAGS, ["list"])
 
 
-texts = st.text(max_size=12)
+words = st.text(max_size=12)
 
 
 @given(
     st.lists(
         st.fixed_dictionaries(
-            {"labels": st.dictionaries(texts, texts, max_size=3), "data": st.dictionaries(texts, texts)}
+            {"labels": st.dictionaries(words, words, max_size=3), "data": st.dictionaries(words, words)}
         ),
         max_size=6,
     )
