@@ -172,7 +172,8 @@ class LeaderElector:
             return await self._write(self._claims.new_lease() if lease is None else self._claims.claimed(lease))
         except (ApiError, TimeoutError) as error:
             self._stale = True
-            self._log.info("cannot acquire the lease yet", error=_text(error))
+            lasting = isinstance(error, ApiError) and error.permanent
+            (self._log.error if lasting else self._log.info)("cannot acquire the lease yet", error=_text(error))
             return False
 
     async def _renew_until_lost(self) -> str:
@@ -187,6 +188,7 @@ class LeaderElector:
                 await anyio.sleep(max(_SHORTEST_WAIT, next_at - started))
                 continue
             if not await self._renew_once():
+                self._guard.arm(min(self._valid_until, self._clock.monotonic()))  # a rival may act: be quick
                 return self._end_term(f"its holder is {self.holder or 'nobody'} now")
             rest = started + self._timing.retry - self._clock.monotonic()
             if self._sent_at < started and rest > 0:  # it failed: try again in step, but not after the end
@@ -251,10 +253,9 @@ class LeaderElector:
         return True
 
     def _end_term(self, why: str = "") -> str:
-        """Close the fence; whoever guards the stop counts from now."""
+        """Close the fence; ``why`` it was lost, empty if the work has ended by itself."""
         if why:
             self._log.error("leadership lost", reason=why)
-            self._guard.arm(min(self._valid_until, self._clock.monotonic()))
         self._valid_until = _NEVER
         return why
 
