@@ -1,4 +1,4 @@
-"""What an app composes its controllers from: the client, the clock, and one informer per kind.
+"""What an app composes its controllers from: the client, the clock, one informer per kind, and the metrics if any.
 
 All controllers of a process share the informers, so that every pass sees all of them at one instant.
 """
@@ -12,6 +12,7 @@ from magos.errors import InvariantViolation
 from magos.runtime.client import ApiClient
 from magos.runtime.clock import Clock
 from magos.runtime.informer import Informer
+from magos.runtime.metrics import Metrics
 from magos.runtime.settings import Settings
 from magos.runtime.view import Caches
 
@@ -21,13 +22,21 @@ R = TypeVar("R", bound=Resource)
 
 
 class Assembly:
-    """Handed to the app's ``build``; see the module."""
+    """Handed to the app's ``build``; see the module. ``metrics`` is None in a process that exposes none."""
 
-    def __init__(self, client: ApiClient, clock: Clock, rng: random.Random, settings: Settings) -> None:
+    def __init__(
+        self,
+        client: ApiClient,
+        clock: Clock,
+        rng: random.Random,
+        settings: Settings,
+        metrics: Metrics | None = None,
+    ) -> None:
         self.client = client
         self.clock = clock
         self.rng = rng
         self.settings = settings
+        self.metrics = metrics
         self._informers: dict[str, Informer[Any]] = {}
 
     def informer(

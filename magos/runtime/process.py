@@ -9,30 +9,44 @@ from contextlib import ExitStack
 
 from magos.errors import ConfigurationError
 from magos.runtime.clock import SystemClock
+from magos.runtime.composition import Unguarded
 from magos.runtime.config import ConnectionConfig
 from magos.runtime.http import connect
-from magos.runtime.manager import ControllerApp, Manager
+from magos.runtime.instruments import RuntimeMetrics
+from magos.runtime.leaderelection import StopGuard
+from magos.runtime.logs import logging_to
+from magos.runtime.manager import ControllerApp, Host, Manager
+from magos.runtime.metrics import Metrics
 from magos.runtime.watchdog import Watchdog
 
 __all__ = ["run_controllers"]
 
 
 def run_controllers(app: ControllerApp, connection: ConnectionConfig, *, version: str) -> int:
-    """Run the app until it ends and return the exit code (see ``manager``); to be called once, on the main thread."""
+    """Run the app until it ends and return the exit code (see ``manager``); to be called once, on the main thread.
+
+    A setting that cannot be kept is one line on standard error. From then on the process logs JSON lines there.
+    """
     try:
-        return asyncio.run(_main(app, connection, version))
+        with logging_to(level=app.settings.log_level):
+            return asyncio.run(_main(app, connection, version))
     except ConfigurationError as error:
-        print(error, file=sys.stderr)  # one line for people, before any logging
+        print(" ".join(str(error).split()), file=sys.stderr)
         return 2
 
 
 async def _main(app: ControllerApp, connection: ConnectionConfig, version: str) -> int:
     clock = SystemClock()
     rng = random.Random()  # noqa: S311 - jitter, not secrets
-    transport = connect(connection, user_agent=f"magos/{version} ({app.name})", clock=clock, rng=rng)
+    metrics = Metrics() if app.settings.metrics is not None else None
+    instruments = None if metrics is None else RuntimeMetrics(metrics)
+    observer = None if instruments is None else instruments.request
+    agent = f"magos/{version} ({app.name})"
+    transport = connect(connection, user_agent=agent, observer=observer, clock=clock, rng=rng)
     with ExitStack() as stack:
-        guard = stack.enter_context(Watchdog(clock)) if app.settings.leader_elect else None
-        manager = Manager(app, transport, clock=clock, rng=rng, guard=guard, on_filled=_spare_the_collector)
+        guard: StopGuard = stack.enter_context(Watchdog(clock)) if app.settings.leader_elect else Unguarded()
+        host = Host(guard=guard, on_filled=_spare_the_collector, metrics=metrics, instruments=instruments)
+        manager = Manager(app, transport, clock=clock, rng=rng, host=host)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, manager.request_stop)

@@ -42,6 +42,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     metrics_cert_path: str = ""
     metrics_cert_name: str = "tls.crt"
     metrics_cert_key: str = "tls.key"
+    metrics_per_object: bool = True
     health: Bind | None = Bind("", 8081)
     leader_elect: bool = False
     leader_elect_id: str = ""
@@ -80,6 +81,7 @@ def add_common_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--metrics-cert-path", default=defaults.metrics_cert_path, metavar="DIRECTORY")
     parser.add_argument("--metrics-cert-name", default=defaults.metrics_cert_name, metavar="FILE")
     parser.add_argument("--metrics-cert-key", default=defaults.metrics_cert_key, metavar="FILE")
+    _add_switch(parser, "--metrics-per-object", default=defaults.metrics_per_object)
     parser.add_argument("--health-probe-bind-address", type=_bind, default=defaults.health, metavar="ADDRESS")
     _add_switch(parser, "--leader-elect", default=defaults.leader_elect)
     parser.add_argument("--leader-elect-id", default=defaults.leader_elect_id, metavar="NAME")
@@ -99,6 +101,7 @@ def common_settings(flags: argparse.Namespace, *, namespace: str, identity: str)
         metrics_cert_path=flags.metrics_cert_path,
         metrics_cert_name=flags.metrics_cert_name,
         metrics_cert_key=flags.metrics_cert_key,
+        metrics_per_object=flags.metrics_per_object,
         health=flags.health_probe_bind_address,
         leader_elect=flags.leader_elect,
         leader_elect_id=flags.leader_elect_id,

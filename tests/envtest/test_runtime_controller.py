@@ -2,16 +2,12 @@
 
 import asyncio
 import random
-import signal
-import subprocess
-import sys
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
-import msgspec
 import pytest
 
 from magos.api.kube import CONFIG_MAPS, EVENTS, LEASES, ConfigMap
@@ -24,8 +20,8 @@ from magos.runtime.http import connect
 from magos.runtime.manager import Manager
 from magos.runtime.settings import Settings
 from magos.runtime.transport import HttpRequest, HttpResponse, HttpStream, Transport
-from tests.envtest.cluster import Cluster, eventually
-from tests.envtest.toy_process import NAME, app_in
+from tests.envtest.cluster import Cluster
+from tests.envtest.toy_process import NAME, app_in, define
 from tests.sim import toy
 from tests.sim.toy import WIDGETS, Widget
 
@@ -119,18 +115,15 @@ class World:
             self.manager.request_stop()
 
 
-@pytest.fixture(scope="module")
-def definition(control_plane: Cluster) -> str:
+@pytest.fixture(scope="module", autouse=True)
+def definition(control_plane: Cluster) -> None:
     """The CRD of Widgets."""
-    control_plane.kubectl.run("apply", "--filename=-", stdin=msgspec.json.encode(toy.CRD).decode())
-    control_plane.kubectl.run("wait", "--for=condition=Established", "--timeout=60s", f"crd/widgets.{toy.GROUP}")
-    return toy.GROUP
+    define(control_plane)
 
 
 @pytest.fixture
-def play(kubeconfig: Path, namespace: str, definition: str) -> Callable[[Callable[[World], Awaitable[None]]], None]:
+def play(kubeconfig: Path, namespace: str) -> Callable[[Callable[[World], Awaitable[None]]], None]:
     """Play a scene with a running controller in a namespace of its own."""
-    assert definition
 
     def in_world(scene: Callable[[World], Awaitable[None]]) -> None:
         async def main() -> None:
@@ -277,56 +270,3 @@ def test_an_object_that_was_replaced_keeps_what_belongs_to_each(play: Play) -> N
         assert child.metadata.owner_references[0].uid == second.metadata.uid != first.metadata.uid
 
     play(scene)
-
-
-# --- as a process -----------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def process(kubeconfig: Path, namespace: str, *flags: str) -> Iterator["subprocess.Popen[str]"]:
-    """Run the toy controller as a process; killed at the end if it still runs."""
-    command = [sys.executable, "-m", "tests.envtest.toy_process", str(kubeconfig), namespace, *flags]
-    child = subprocess.Popen(
-        command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    try:
-        yield child
-    finally:
-        if child.poll() is None:
-            child.kill()
-        child.communicate()
-
-
-FLAGS = ("--leader-elect", "--health-probe-bind-address=0")
-
-
-def _holder(cluster: Cluster, namespace: str) -> str:
-    path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-    leases = cluster.request("GET", path)["items"]
-    return str(leases[0]["spec"].get("holderIdentity") or "") if leases else ""
-
-
-def test_sigterm_gives_the_lease_back_and_exits_zero_and_a_standby_takes_over(
-    control_plane: Cluster, kubeconfig: Path, namespace: str, definition: str
-) -> None:
-    assert definition
-    with process(kubeconfig, namespace, *FLAGS) as first:
-        eventually(lambda: _holder(control_plane, namespace) != "")
-        leader = _holder(control_plane, namespace)
-        with process(kubeconfig, namespace, *FLAGS) as second:
-            first.send_signal(signal.SIGTERM)
-            assert first.wait(10) == 0
-            # Without the release it would take at least 12 s.
-            eventually(lambda: _holder(control_plane, namespace) not in ("", leader), within=10)
-            second.send_signal(signal.SIGINT)
-            assert second.wait(10) == 0
-            assert _holder(control_plane, namespace) == ""
-
-
-def test_a_wrong_flag_is_one_line_and_exit_code_two(kubeconfig: Path, namespace: str) -> None:
-    with process(kubeconfig, namespace, "--max-concurrent-reconciles=many") as child:
-        output, _ = child.communicate(timeout=30)
-        assert child.returncode == 2
-        assert output.strip().splitlines() == [
-            "toy-controller: argument --max-concurrent-reconciles: 'many' is not a number from 1 to 1000"
-        ]

@@ -3,6 +3,8 @@
 import sys
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from magos.api.kube import CONFIG_MAPS
 from magos.errors import ConfigurationError
 from magos.runtime.assembly import Assembly
@@ -12,6 +14,7 @@ from magos.runtime.manager import ControllerApp
 from magos.runtime.process import run_controllers
 from magos.runtime.settings import Settings, parse_flags
 from magos.runtime.sources import Source, own_key, owner_key
+from tests.envtest.cluster import Cluster
 from tests.sim import toy
 from tests.sim.toy import WIDGETS
 
@@ -41,6 +44,12 @@ def build_in(namespace: str) -> Callable[[Assembly], Sequence[ControllerSpec]]:
 def app_in(namespace: str, settings: Settings) -> ControllerApp:
     """Return the toy app for a namespace."""
     return ControllerApp(name=NAME, settings=settings, build=build_in(namespace))
+
+
+def define(cluster: Cluster) -> None:
+    """Make the API server serve Widgets."""
+    cluster.kubectl.run("apply", "--filename=-", stdin=msgspec.json.encode(toy.CRD).decode())
+    cluster.kubectl.run("wait", "--for=condition=Established", "--timeout=60s", f"crd/widgets.{toy.GROUP}")
 
 
 def main(arguments: Sequence[str]) -> int:

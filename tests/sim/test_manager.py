@@ -81,7 +81,7 @@ def test_the_lease_is_given_back_only_after_the_last_write() -> None:
         replica = Replica(world, "one")
         async with replica.running():
             await world.create("a")
-            await world.until(replica.manager.still_leading)
+            await world.until(replica.manager.parts.still_leading)
             world.server.latency = (0.3, 0.3)
             await world.until(lambda: world.writes(("one",)) >= 4, within=60)
             replica.manager.request_stop()
@@ -102,12 +102,12 @@ def test_a_standby_is_ready_writes_nothing_and_takes_over_within_seconds_of_a_cl
     async def scene(world: World) -> None:
         first, second = Replica(world, "one"), Replica(world, "two")
         async with first.running():
-            await world.until(first.manager.still_leading)
+            await world.until(first.manager.parts.still_leading)
             async with second.running():
                 await world.create("a")
                 await world.until(lambda: world.is_ready("a", 1))
                 await anyio.sleep(30)
-                assert second.manager.unready() == ""
+                assert second.manager.parts.unready() == ""
                 assert world.writes(("two",)) == 0
                 lists = world.server.counts("two")["list"]
                 first.manager.request_stop()
@@ -126,7 +126,7 @@ def test_lost_leadership_ends_the_process_with_code_one_and_without_another_writ
     async def scene(world: World) -> None:
         first, second = Replica(world, "one"), Replica(world, "two")
         async with first.running():
-            await world.until(first.manager.still_leading)
+            await world.until(first.manager.parts.still_leading)
             async with second.running():
                 await world.create("a")
                 await world.until(lambda: world.is_ready("a", 1))
@@ -134,7 +134,7 @@ def test_lost_leadership_ends_the_process_with_code_one_and_without_another_writ
                 cut = world.clock.monotonic()
                 await world.until(lambda: first.code is not None, within=15)
                 assert first.code == 1
-                assert not first.manager.still_leading()
+                assert not first.manager.parts.still_leading()
                 await world.resize("a", 2)
                 await world.until(lambda: world.is_ready("a", 2), within=30)
                 assert [s for s in world.server.served if s.user == "one" and s.at > cut + 0.02] == []
@@ -159,7 +159,7 @@ def test_the_death_of_any_task_ends_the_process_and_frees_the_lease() -> None:
     async def scene(world: World) -> None:
         replica = Replica(world, "one", make=_spec_that_dies)
         async with replica.running():
-            await world.until(replica.manager.still_leading)
+            await world.until(replica.manager.parts.still_leading)
             await world.until(lambda: replica.code is not None, within=90)
             assert replica.code == 1
             assert await holder(world) == ""
@@ -174,13 +174,13 @@ def test_a_pass_that_hangs_is_cut_off_after_the_grace_and_at_once_by_a_second_re
         async def scene(world: World) -> None:
             replica = Replica(world, "one", Settings(namespace="default", health=None, grace=5.0))
             async with replica.running():
-                await world.until(lambda: replica.manager.unready() == "")
+                await world.until(lambda: replica.manager.parts.unready() == "")
                 world.server.latency = (100.0, 100.0)
                 world.server.create(
                     world.server.resource("widgets.toys.example.com"),
                     {"metadata": {"name": "a", "namespace": "default"}},
                 )
-                (controller,) = replica.manager._controllers
+                (controller,) = replica.manager.parts.controllers
                 await world.until(lambda: bool(controller.queue.running()))
                 started = world.clock.monotonic()
                 replica.manager.request_stop()
@@ -209,7 +209,7 @@ def test_a_stop_before_leading_is_clean(moment: str) -> None:
             await anyio.sleep(10)
             async with replica.running():
                 await anyio.sleep(10)
-                assert (replica.manager.unready() == "") is (moment == "as a candidate")
+                assert (replica.manager.parts.unready() == "") is (moment == "as a candidate")
                 replica.manager.request_stop()
                 await world.until(lambda: replica.code is not None, within=5)
                 assert replica.code == 0
@@ -234,8 +234,8 @@ def test_what_is_not_ready_is_named() -> None:
         replica = Replica(world, "one")
         async with replica.running():
             await anyio.sleep(manager_module.SYNC_REPORT + 1)
-            assert replica.manager.unready() == "caches not filled: configmaps"
-            assert not replica.manager.still_leading()
+            assert replica.manager.parts.unready() == "caches not filled: configmaps"
+            assert not replica.manager.parts.still_leading()
 
     in_world(scene)
 
@@ -256,9 +256,9 @@ def test_two_informers_of_one_resource_are_refused() -> None:
 def test_a_worker_that_is_stuck_is_named() -> None:
     async def scene(world: World) -> None:
         replica = Replica(world, "one")
-        (controller,) = replica.manager._controllers
+        (controller,) = replica.manager.parts.controllers
         controller.stuck = lambda limit: (Key("default", "a"),) if limit else ()  # type: ignore[method-assign]
-        assert replica.manager.unhealthy() == "workers stuck for 300 s: toy default/a"
+        assert replica.manager.parts.unhealthy() == "workers stuck for 300 s: toy default/a"
 
     in_world(scene)
 
