@@ -12,6 +12,7 @@ from magos.local.controlplane import free_ports
 from magos.local.gitserver import git_server
 from magos.local.recipes import TOFU_VERSION
 from magos.toolchain.releases import Distribution, architecture, release
+from tests.e2e.git.servers import SSHServer, ssh_server
 from tests.e2e.onemachine import OneMachine
 
 _TAMPERED, _RESIGNED, _ABSENT = "1.12.98", "1.12.99", "9.9.9"
@@ -39,13 +40,21 @@ def private_url(here: OneMachine) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def crowd(here: OneMachine, private_url: str) -> str:
+def ssh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SSHServer]:
+    """A real sshd whose host key nobody knows yet."""
+    with ssh_server(tmp_path_factory.mktemp("sshd")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def crowd(here: OneMachine, private_url: str, ssh: SSHServer) -> str:
     """A namespace in which all the faulty Workspaces were created at once; each test looks at its own."""
     namespace = here.namespace()
     mirror, repository = here.here.mirror, here.here.repository
     _publish_faulty(here)
     repository.commit({"environments/stateless/main.tf": 'resource "terraform_data" "x" {}\n'}, "No backend")
     [closed] = free_ports(1)
+    ssh_url = ssh.url(repository.path)
 
     def faulty(name: str, **overrides: Any) -> dict[str, Any]:
         return here.workspace_document(namespace, name, **overrides)
@@ -56,6 +65,7 @@ def crowd(here: OneMachine, private_url: str) -> str:
     here.apply(
         secret(namespace, "wrong", repoURL=private_url, username="robot", password="wrong-password"),
         secret(namespace, "half", repoURL=f"{here.here.repo_url}?half", username="robot"),
+        secret(namespace, "stranger", repoURL=ssh_url, sshPrivateKey=ssh.private_key),
         {
             "apiVersion": "v1",
             "kind": "PersistentVolumeClaim",
@@ -66,6 +76,7 @@ def crowd(here: OneMachine, private_url: str) -> str:
         faulty("no-branch", source={"targetRevision": "no-such-branch"}),
         faulty("short-sha", source={"targetRevision": here.revision[:7]}),
         faulty("wrong-login", source={"repoURL": private_url}),
+        faulty("stranger", source={"repoURL": ssh_url}),
         faulty("half-secret", source={"repoURL": f"{here.here.repo_url}?half"}),
         faulty("scheme", source={"repoURL": "git://127.0.0.1/x.git"}),
         faulty("no-tool", terraform=tool(_ABSENT)),
@@ -102,6 +113,7 @@ CASES = [
     ("no-branch", "RevisionNotFound", ["no-such-branch", "demo.git"]),
     ("short-sha", "RevisionNotFound", ["full"]),
     ("wrong-login", "GitAuthenticationFailed", ["127.0.0.1", "Secret"]),
+    ("stranger", "UnknownHostKey", ["127.0.0.1", "ssh-ed25519", "SHA256:", "known_hosts"]),
     ("half-secret", "InvalidRepositorySecret", ["half", "password"]),
     ("scheme", "SchemeNotAllowed", ["git", "MAGOS_ALLOWED_GIT_SCHEMES"]),
     ("no-tool", "ToolDownloadFailed", [_ABSENT]),
@@ -128,6 +140,15 @@ def test_bad_input_ends_in_its_own_reason(
     assert "wrong-password" not in status.message
     ready = next(condition for condition in status.conditions if condition.type == "Ready")
     assert (ready.status, ready.reason, ready.message) == ("False", reason, status.message)
+
+
+def test_a_known_host_key_lets_the_same_repository_be_applied(here: OneMachine, namespace: str, ssh: SSHServer) -> None:
+    url = ssh.url(here.here.repository.path)
+    here.apply(
+        secret(namespace, "friend", repoURL=url, sshPrivateKey=ssh.private_key, known_hosts=ssh.host_key),
+        here.workspace_document(namespace, "friend", source={"repoURL": url}),
+    )
+    here.wait_applied(namespace, "friend", here.revision)
 
 
 def test_a_failed_workspace_starts_no_run_by_itself_before_its_tick(here: OneMachine, crowd: str) -> None:
