@@ -235,8 +235,8 @@ Effect: TypeAlias = Create | Delete | PatchAnnotations | AddFinalizer | RemoveFi
 class Refusal(Struct, frozen=True, kw_only=True):
     """A lasting refusal of an effect: forbidden, invalid, rejected by quota or admission, or the name is taken.
 
-    It is shown to exactly one pass, which follows at once and must not simply ask again: it says so in status. Conflicts
-    of version and transient errors are never shown here; they only back off.
+    It is shown to exactly one pass, which follows at once and must not simply ask again: it says so in status.
+    Conflicts of version and transient errors are never shown here; they only back off.
     """
 
     effect: Effect
@@ -249,7 +249,8 @@ class StatusPatch(Struct, frozen=True, kw_only=True):
     """The status the reconciled object should have: a whole status Struct, written only where it differs.
 
     The write is a merge patch of the differing fields on the status subresource, conditional on ``resource_version``
-    (the version the pass judged). ``observed`` is the status that the version carries; the difference is taken against it.
+    (the version the pass judged). ``observed`` is the status that this version carries, which the difference is taken
+    against.
     """
 
     kind: Kind[Any]
