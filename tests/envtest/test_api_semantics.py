@@ -390,6 +390,39 @@ def test_a_watch_ends_cleanly_at_its_timeout(run: Run) -> None:
     run(scenario)
 
 
+POD_SPEC = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "example.invalid/none"}]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [
+        (THINGS, {}),
+        (PODS, POD_SPEC),
+        (JOBS, {"suspend": True, "template": {"spec": POD_SPEC}}),
+        (PARTIAL_SECRETS, None),
+    ],
+)
+def test_bookmarks_tell_of_writes_outside_the_selector_and_are_no_objects(
+    run: Run, kind: Kind[Any], spec: dict[str, Any] | None
+) -> None:
+    async def scenario(server: Server) -> None:
+        start = (await server.client.list(kind, server.namespace, selector="in=yes")).resource_version
+        events: list[WatchEvent[Any]] = []
+        with anyio.fail_after(30):
+            async with server.client.watch(
+                kind, namespace=server.namespace, selector="in=yes", resource_version=start, timeout_seconds=5
+            ) as batches:
+                body = {"metadata": {"name": "x", "namespace": server.namespace}}
+                made = await server.client.create(kind, body if spec is None else {**body, "spec": spec})
+                async for batch in batches:
+                    events += batch
+        assert {event.type for event in events} == {WatchType.BOOKMARK}
+        assert {event.object for event in events} == {None}
+        assert int(events[-1].resource_version) >= int(made.metadata.resource_version)
+
+    run(scenario)
+
+
 def test_a_watch_from_a_forgotten_version_is_told_to_list_anew(run: Run) -> None:
     async def scenario(server: Server) -> None:
         gone = False
@@ -480,13 +513,13 @@ def test_a_child_of_an_owner_that_never_was_is_collected(run: Run) -> None:
 
 def test_pods_end_at_once_unless_a_node_has_them(run: Run) -> None:
     async def scenario(server: Server) -> None:
-        spec = {"containers": [{"name": "c", "image": "example.invalid/none"}]}
-        await server.client.create(PODS, {"metadata": {"name": "free", "namespace": server.namespace}, "spec": spec})
+        free = {"metadata": {"name": "free", "namespace": server.namespace}, "spec": POD_SPEC}
+        await server.client.create(PODS, free)
         await server.client.delete(PODS, server.namespace, "free")
         assert await server.gone(PODS, "free")
         bound = {
             "metadata": {"name": "bound", "namespace": server.namespace},
-            "spec": {**spec, "nodeName": "somewhere"},
+            "spec": {**POD_SPEC, "nodeName": "somewhere"},
         }
         made = await server.client.create(PODS, bound)
         assert made.status["phase"] == "Pending"
@@ -515,7 +548,7 @@ def test_a_claim_is_protected_and_vanishes_when_unused(run: Run) -> None:
 
 def test_a_job_keeps_its_template_and_orphans_its_pods_unless_told_otherwise(run: Run) -> None:
     async def scenario(server: Server) -> None:
-        template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "example.invalid/none"}]}}
+        template = {"spec": POD_SPEC}
         job = {
             "metadata": {"name": "j", "namespace": server.namespace},
             "spec": {"suspend": True, "template": template},
