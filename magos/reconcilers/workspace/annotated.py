@@ -11,13 +11,10 @@ import msgspec
 from msgspec import Struct
 
 from magos.api import annotations
-from magos.api.names import source_key
-from magos.api.workspace import Workspace
 from magos.durations import format_duration, parse_duration
-from magos.ids import is_git_sha
 from magos.reconcilers.workspace.schedule import DEFAULT_INTERVAL
 
-__all__ = ["Annotated", "approved_by", "detected_revision", "principal_of", "read_annotations", "source_of"]
+__all__ = ["Annotated", "approved_by", "principal_of", "read_annotations"]
 
 _POLL_DEFAULT = timedelta(seconds=30)
 _SHOWN = 80
@@ -51,24 +48,6 @@ def read_annotations(values: Mapping[str, str]) -> Annotated:
         request=values.get(annotations.RECONCILE_REQUEST, ""),
         problems=tuple(problems),
     )
-
-
-def source_of(workspace: Workspace) -> str:
-    """Return the source key of what the spec names."""
-    return source_key(workspace.spec.source.repo_url, workspace.spec.source.target_revision)
-
-
-def detected_revision(workspace: Workspace) -> str:
-    """Return the valid detected revision, or nothing.
-
-    It must be a full SHA of this source. A target revision that is itself a full SHA cannot be overtaken by any commit.
-    """
-    values = workspace.metadata.annotations
-    detected = values.get(annotations.DETECTED_REVISION, "")
-    source = values.get(annotations.DETECTED_SOURCE)
-    if not is_git_sha(detected) or is_git_sha(workspace.spec.source.target_revision):
-        return ""
-    return detected if source is None or source == source_of(workspace) else ""
 
 
 def principal_of(values: Mapping[str, str], request: str) -> str:

@@ -14,7 +14,7 @@ from magos.api.annotations import (
 )
 from magos.api.phases import Phase
 from magos.api.workspace import Workspace, WorkspaceStatus
-from magos.reconcilers.workspace.annotated import detected_revision
+from magos.reconcilers.revisions import detected_revision
 from magos.reconcilers.workspace.move import Move
 from magos.reconcilers.workspace.observation import Observation
 from magos.reconcilers.workspace.reset import remove_annotations

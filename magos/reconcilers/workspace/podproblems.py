@@ -50,7 +50,7 @@ class StartProblem(Struct, frozen=True, kw_only=True):
 class EndCause(Struct, frozen=True, kw_only=True):
     """Why a Job ended, as Kubernetes tells it.
 
-    ``interrupted``: a stage was asked to stop. ``decisive``: it explains more than a runner that says it was interrupted.
+    ``interrupted``: a stage was asked to stop. ``decisive``: it explains more than a runner that was interrupted.
     """
 
     word: str

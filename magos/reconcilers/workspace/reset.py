@@ -16,11 +16,12 @@ from magos.api.reasons import Reason
 from magos.api.triggers import Trigger
 from magos.api.workspace import WORKSPACES, CurrentRun
 from magos.ids import RunID, mint_run_id
-from magos.reconcilers.workspace.annotated import principal_of, read_annotations, source_of
+from magos.reconcilers.revisions import pending_revision, source_of
+from magos.reconcilers.workspace.annotated import principal_of, read_annotations
 from magos.reconcilers.workspace.move import Move, normal, to
 from magos.reconcilers.workspace.observation import Observation
 from magos.reconcilers.workspace.specification import specification_hash
-from magos.reconcilers.workspace.triggers import REASONS, Cause, amendment_cause, find_cause, higher, pending_revision
+from magos.reconcilers.workspace.triggers import REASONS, Cause, amendment_cause, find_cause, higher
 from magos.runtime.decision import Delete, Effect, PatchAnnotations
 
 __all__ = ["amend", "begin", "earlier_jobs", "finish_reset", "remove_annotations", "reset"]

@@ -12,7 +12,7 @@ from magos.api.kube import JOBS, Job
 from magos.api.names import JobType
 from magos.api.phases import Phase
 from magos.api.reasons import Reason
-from magos.api.timestamps import parse_time
+from magos.api.timestamps import format_time, parse_time
 from magos.api.triggers import Trigger
 from magos.api.workspace import CurrentRun
 from magos.durations import format_duration
@@ -39,13 +39,12 @@ _LOOK_AGAIN = timedelta(seconds=15)
 
 
 def adopt_plan(seen: Observation) -> Move:
-    """The plan Job exists: the run is what the Job was created with."""
+    """The plan Job exists, or at least its pod: the run is what the Job was created with."""
     job = seen.job_named(seen.run.plan_job)
-    if job is None:
-        return ask_live(seen)
     status = seen.subject.status
-    run, trigger = _pinned(seen, decode_record(job.metadata.annotations.get(RECORD, "")))
-    message = f"Run {seen.run_id}: Job {job.metadata.name} is created."
+    record = decode_record(job.metadata.annotations.get(RECORD, "")) if job is not None else None
+    run, trigger = _pinned(seen, record)
+    message = f"Run {seen.run_id}: Job {run.plan_job} is created."
     return Move(
         status=to(
             seen,
@@ -54,7 +53,7 @@ def adopt_plan(seen: Observation) -> Move:
             message,
             current_run=run,
             current_run_trigger=trigger,
-            last_run_started_at=job.metadata.creation_timestamp,
+            last_run_started_at=job.metadata.creation_timestamp if job is not None else format_time(seen.now),
             last_attempted_revision=run.revision or status.last_attempted_revision,
             policy_violations=(),
             plan_summary=None,

@@ -103,7 +103,8 @@ def _waiting(seen: Observation) -> Situation:
     """Pending, or a plan that waits to be applied."""
     pending = seen.phase is Phase.PENDING
     job = seen.job_named(seen.run.plan_job if pending else seen.run.apply_job)
-    if job is not None:
+    # A pod tells of a Job that was created and then deleted before status had seen it: it is not created again.
+    if job is not None or seen.pods_of_run(running_type(seen)):
         return Situation.JOB_PRESENT
     if pending and earlier_jobs(seen):
         return Situation.HALF_RESET

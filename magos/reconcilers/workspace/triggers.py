@@ -4,22 +4,19 @@
 2. A run that waits in Pending is amended instead: the higher trigger wins, request, spec and revision follow the
 object."""
 
-from collections.abc import Iterable
-
 from msgspec import Struct
 
 from magos.api.annotations import execution_allowed
 from magos.api.phases import TERMINAL, WITH_PLAN, Phase
 from magos.api.reasons import Reason
 from magos.api.triggers import Trigger
-from magos.api.workspace import Workspace
-from magos.ids import is_git_sha
-from magos.reconcilers.workspace.annotated import detected_revision, read_annotations, source_of
+from magos.reconcilers.revisions import detected_revision, pending_revision
+from magos.reconcilers.workspace.annotated import read_annotations
 from magos.reconcilers.workspace.move import schedule_of
 from magos.reconcilers.workspace.observation import Observation
 from magos.reconcilers.workspace.specification import same_specification
 
-__all__ = ["REASONS", "Cause", "amendment_cause", "find_cause", "higher", "pending_revision", "refused_start"]
+__all__ = ["REASONS", "Cause", "amendment_cause", "find_cause", "higher", "refused_start"]
 
 REASONS = {
     Trigger.CONFIGURATION: Reason.CONFIGURATION_CHANGED,
@@ -45,20 +42,6 @@ class Cause(Struct, frozen=True, kw_only=True):
 def higher(one: Trigger | None, other: Trigger) -> Trigger:
     """Return the trigger of higher precedence."""
     return other if one is None else min(one, other, key=_ORDER.index)
-
-
-def pending_revision(workspace: Workspace) -> str:
-    """Return the commit that the next or unfinished run will use, empty if nobody knows it yet (spec §6.2.3)."""
-    status, source = workspace.status, source_of(workspace)
-    run = status.current_run
-    continued = run is not None and run.source_key == source and status.phase is not Phase.APPLIED
-    candidates: Iterable[str] = (
-        workspace.spec.source.target_revision if is_git_sha(workspace.spec.source.target_revision) else "",
-        detected_revision(workspace),
-        run.revision if run is not None and continued else "",
-        status.observed_revision if status.observed_source == source else "",
-    )
-    return next((candidate for candidate in candidates if is_git_sha(candidate)), "")
 
 
 def refused_start(seen: Observation) -> bool:

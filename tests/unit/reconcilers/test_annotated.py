@@ -1,0 +1,74 @@
+"""Annotations as people write them (spec §5.1)."""
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from magos.api.annotations import GIT_POLL_INTERVAL, RECONCILE_INTERVAL, REQUESTED_BY, TF_LOG_LEVEL
+from magos.reconcilers.workspace.annotated import principal_of, read_annotations
+from tests.unit.reconcilers.cluster import Cluster
+from tests.unit.reconcilers.results import reasons
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("1h30m", 5400), ("1.5h", 5400), ("90s", 90), ("10s", 10)])
+def test_a_duration_is_taken_as_written(text: str, seconds: int) -> None:
+    read = read_annotations({RECONCILE_INTERVAL: text})
+    assert (read.interval, read.problems) == (timedelta(seconds=seconds), ())
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("0s", 180), ("-1m", 180), ("5", 180), ("1d", 180), ("", 180), ("1s", 10), ("9.9s", 10)]
+)
+def test_a_wrong_or_too_small_duration_is_replaced_and_named(text: str, seconds: int) -> None:
+    read = read_annotations({RECONCILE_INTERVAL: text})
+    assert read.interval == timedelta(seconds=seconds)
+    [problem] = read.problems
+    assert RECONCILE_INTERVAL in problem
+    assert repr(text) in problem
+
+
+def test_every_wrong_annotation_is_named() -> None:
+    read = read_annotations({RECONCILE_INTERVAL: "x", GIT_POLL_INTERVAL: "1s", TF_LOG_LEVEL: "LOUD"})
+    assert [problem.partition(":")[0] for problem in read.problems] == [
+        RECONCILE_INTERVAL,
+        GIT_POLL_INTERVAL,
+        TF_LOG_LEVEL,
+    ]
+    assert read.log_level == ""
+
+
+@given(st.dictionaries(st.sampled_from([RECONCILE_INTERVAL, GIT_POLL_INTERVAL, TF_LOG_LEVEL, REQUESTED_BY]), st.text()))
+def test_no_text_breaks_the_reader(values: dict[str, str]) -> None:
+    read = read_annotations(values)
+    assert read.interval >= timedelta(seconds=10)
+    principal_of(values, "request")
+
+
+def test_a_wrong_annotation_is_a_condition_and_one_event_until_it_is_corrected() -> None:
+    model = Cluster()
+    model.to_applied()
+    model.annotate(reconcile_interval="soon")
+    model.settle()
+    assert [c.type for c in model.workspace.status.conditions] == ["Ready", "InvalidAnnotations"]
+    assert reasons(model.events).count("InvalidAnnotation") == 1
+    model.settle()
+    model.annotate(reconcile_interval=None)
+    model.settle()
+    assert [c.type for c in model.workspace.status.conditions] == ["Ready"]
+    assert reasons(model.events).count("InvalidAnnotation") == 1
+
+
+def test_a_shorter_interval_acts_at_once_and_starts_no_run_by_itself() -> None:
+    model = Cluster()
+    model.to_applied()
+    run = model.workspace.status.current_run_id
+    model.annotate(reconcile_interval="1h")
+    model.settle()
+    assert model.workspace.status.observed_reconcile_interval == "1h0m0s"
+    assert model.workspace.status.current_run_id == run
+    model.annotate(reconcile_interval="20s")
+    model.settle()
+    assert model.workspace.status.observed_reconcile_interval == "20s"
+    assert model.workspace.status.current_run_id == run
