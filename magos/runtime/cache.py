@@ -55,6 +55,7 @@ class Cache(Generic[R]):
         self._indexer: Indexer[R] = Indexer(indexers or {})
         self._functions = dict(indexers or {})
         self._version = ""
+        self._names: dict[str, set[str]] = {}
         self._sorted: dict[str | None, tuple[R, ...]] = {}
 
     @property
@@ -74,7 +75,10 @@ class Cache(Generic[R]):
         """Return the objects of a namespace (None: of all) in the order of their keys."""
         found = self._sorted.get(namespace)
         if found is None:
-            keys = sorted(key for key in self._objects if namespace is None or key[0] == namespace)
+            if namespace is None:
+                keys = sorted(self._objects)
+            else:
+                keys = [(namespace, name) for name in sorted(self._names.get(namespace, ()))]
             found = self._sorted[namespace] = tuple(self._objects[key] for key in keys)
         return found
 
@@ -95,9 +99,11 @@ class Cache(Generic[R]):
             if kept is not None and kept.metadata.uid == bad.metadata.uid:
                 objects[key] = kept
         indexer: Indexer[R] = Indexer(self._functions)
+        names: dict[str, set[str]] = {}
         for key, item in objects.items():
             indexer.update(key, None, item)
-        self._objects, self._indexer, self._version = objects, indexer, version
+            names.setdefault(key[0], set()).add(key[1])
+        self._objects, self._indexer, self._names, self._version = objects, indexer, names, version
         self._sorted.clear()
         return _difference(old, objects)
 
@@ -143,10 +149,15 @@ class Cache(Generic[R]):
         if old is None and new is None:
             return []
         self._indexer.update(key, old, new)
+        names = self._names.setdefault(key[0], set())
         if new is None:
             del self._objects[key]
+            names.discard(key[1])
+            if not names:
+                del self._names[key[0]]
         else:
             self._objects[key] = new
+            names.add(key[1])
         self._sorted.pop(None, None)
         self._sorted.pop(key[0], None)
         return [Change(old=old, new=new)]

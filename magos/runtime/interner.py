@@ -49,13 +49,14 @@ class Interner:
         return plan
 
     def _part(self, value: Any) -> Any:
-        if isinstance(value, str):
+        kind = type(value)  # exactly: an enum member equals its text and must never be replaced by it
+        if kind is str:
             return self._text(value) if len(value) <= _LONGEST else value
-        if isinstance(value, tuple):
+        if kind is tuple:
             return tuple(self._part(part) for part in value) if value else ()
         if isinstance(value, Struct):
             self._struct(value)
-        elif isinstance(value, dict) and value:
+        elif kind is dict and value:
             return self._mapping(value)
         return value
 
@@ -65,7 +66,7 @@ class Interner:
         return self._texts.setdefault(value, value)
 
     def _mapping(self, value: dict[Any, Any]) -> Any:
-        if not all(isinstance(item, str) and len(item) <= _LONGEST for item in value.values()):
+        if not all(type(item) is str and len(item) <= _LONGEST for item in value.values()):
             return value
         if len(self._mappings) >= self._capacity:
             self._mappings.clear()

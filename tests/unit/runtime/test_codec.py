@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -190,3 +191,23 @@ def test_interned_objects_share_namespace_and_labels() -> None:
     first, second = (decode_object(BAGS, raw, interner) for _ in range(2))
     assert first.metadata.namespace is second.metadata.namespace
     assert first.metadata.labels is second.metadata.labels
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+class Painted(Struct, frozen=True, kw_only=True):
+    metadata: ObjectMeta
+    name: str = ""
+    colour: Colour = Colour.RED
+
+
+def test_interning_keeps_enum_members_apart_from_their_texts() -> None:
+    kind = Kind(group="", version="v1", plural="painted", name="Painted", type=Painted)
+    interner = Interner()
+    for body in ({"metadata": {"namespace": "red"}}, {"metadata": {}, "name": "red", "colour": "red"}) * 2:
+        item = decode_object(kind, msgspec.json.encode(body), interner)
+        assert item.colour is Colour.RED
+        assert type(item.name) is str
+        assert type(item.metadata.namespace) is str
