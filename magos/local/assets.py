@@ -23,9 +23,9 @@ from magos.local.download import Downloader, DownloadFailed, Sources
 from magos.local.gobuild import build
 from magos.local.golang import find_go
 from magos.local.progress import Progress
-from magos.local.recipes import ETCD, TOFU, Recipe, kubernetes
+from magos.local.recipes import ETCD, KYVERNO, TOFU, Recipe, kubernetes
 
-__all__ = ["AssetSettings", "ControlPlaneAssets", "control_plane_assets", "tofu_program"]
+__all__ = ["AssetSettings", "ControlPlaneAssets", "control_plane_assets", "kyverno_program", "tofu_program"]
 
 _APISERVER: Final = "kube-apiserver"
 _CONTROLLER_MANAGER: Final = "kube-controller-manager"
@@ -71,6 +71,12 @@ def tofu_program(settings: AssetSettings, progress: Progress) -> Path:
     """An OpenTofu of :data:`magos.local.recipes.TOFU_VERSION` that reports itself as that release."""
     downloader = None if settings.sources is None else Downloader(settings.sources)
     return _obtain(TOFU, settings, downloader, progress)
+
+
+def kyverno_program(settings: AssetSettings, progress: Progress) -> Path:
+    """The Kyverno command line of :data:`magos.local.recipes.KYVERNO_VERSION`; the longest build of all."""
+    downloader = None if settings.sources is None else Downloader(settings.sources)
+    return _given(settings, KYVERNO.name) or _obtain(KYVERNO, settings, downloader, progress)
 
 
 def _given(settings: AssetSettings, name: str) -> Path | None:

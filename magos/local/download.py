@@ -36,6 +36,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     kubernetes: str = "https://dl.k8s.io"
     etcd: str = "https://github.com/etcd-io/etcd/releases/download"
     tofu: str = "https://github.com/opentofu/opentofu/releases/download"
+    kyverno: str = "https://github.com/kyverno/kyverno/releases/download"
 
 
 class _Artifact(msgspec.Struct, frozen=True):
@@ -71,6 +72,10 @@ def _artifact(recipe: Recipe, sources: Sources) -> _Artifact:
         case "tofu":
             file = f"tofu_{version}_linux_{arch}.zip"
             return _Artifact(f"{sources.tofu}/v{version}", file, f"tofu_{version}_SHA256SUMS", "tofu")
+        case "kyverno":
+            named = "x86_64" if arch == "amd64" else arch
+            file = f"kyverno-cli_v{version}_linux_{named}.tar.gz"
+            return _Artifact(f"{sources.kyverno}/v{version}", file, "checksums.txt", "kyverno")
         case name:
             return _Artifact(f"{sources.kubernetes}/v{version}/bin/linux/{arch}", name, f"{name}.sha256")
 

@@ -9,11 +9,12 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["ETCD", "GO_VERSION", "KUBERNETES_VERSION", "TOFU", "TOFU_VERSION", "Recipe", "kubernetes"]
+__all__ = ["ETCD", "GO_VERSION", "KUBERNETES_VERSION", "KYVERNO", "TOFU", "TOFU_VERSION", "Recipe", "kubernetes"]
 
 KUBERNETES_VERSION: Final = "1.36.3"
 ETCD_VERSION: Final = "3.6.16"
 TOFU_VERSION: Final = "1.12.6"
+KYVERNO_VERSION: Final = "1.19.1"
 GO_VERSION: Final = "1.26.6"
 """The oldest Go that builds every recipe; also the version that is installed where there is none."""
 
@@ -88,3 +89,13 @@ TOFU: Final = Recipe(
     stamps=(("github.com/opentofu/opentofu/version.dev", "no"),),
     usual_minutes=5,
 )
+
+KYVERNO: Final = Recipe(
+    name="kyverno",
+    version=KYVERNO_VERSION,
+    module="github.com/kyverno/kyverno",
+    package="github.com/kyverno/kyverno/cmd/cli/kubectl-kyverno",
+    stamps=(("github.com/kyverno/kyverno/pkg/version.BuildVersion", f"v{KYVERNO_VERSION}"),),
+    usual_minutes=10,
+)
+"""The policy evaluator's command line; 320 MB, so nothing obtains it unless policies are to be evaluated."""
