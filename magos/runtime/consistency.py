@@ -9,7 +9,8 @@ Promises:
    meanwhile, outside the informer's selector, history rewritten by a restore) no longer counts, and the key runs, for
    no event will ever wake it.
 4. After 30 s the key runs with ``view.stale`` set, and goes on running so until the caches have caught up.
-5. A write with unknown outcome is looked up at once; what is found is what the caches have to show.
+5. A write with unknown outcome is looked up at once; what is found is what the caches have to show. A look-up that
+   fails is repeated every 5 s.
 
 Answers of writes never enter a cache: only their versions are used. Kinds that no informer watches never gate.
 """
@@ -38,6 +39,8 @@ __all__ = ["LOOK_AFTER", "STALE_AFTER", "Gate", "Standing", "Write"]
 
 LOOK_AFTER = 5.0
 """Seconds after a write until the API server itself is asked about it."""
+
+LOOKS_AT_ONCE = 4
 
 STALE_AFTER = 30.0
 """Seconds after a write until the key runs with a stale view."""
@@ -104,6 +107,7 @@ class Gate:
         self._look: deque[tuple[float, Key, _Entry]] = deque()
         self._expire: deque[tuple[float, Key, _Entry]] = deque()
         self._unknown: list[tuple[Key, _Entry]] = []
+        self._looking = anyio.CapacityLimiter(LOOKS_AT_ONCE)
         self._wake = anyio.Event()
         for resource, informer in self._informers.items():
             informer.on_progress(partial(self._progressed, resource))
@@ -172,19 +176,22 @@ class Gate:
                 self._release(key, entry.priority)
 
     async def _look_up(self, key: Key, entry: _Entry) -> None:
-        never_shown = False
+        never_shown = unanswered = False
         for slot, write in list(entry.writes.items()):
-            informer = self._informers[slot.resource]
             try:
-                live = await self._live(informer, write)
+                async with self._looking:
+                    live = await self._live(self._informers[slot.resource], write)
             except ApiError:
-                # Not lost: the key runs with a stale view after STALE_AFTER at the latest.
+                unanswered = True
                 continue
             if entry.writes.get(slot) is write:
                 self._judge(entry, slot, live)
                 never_shown |= slot not in entry.writes
         if self._entries.get(key) is entry:
             self._recheck(key, entry, wanted=never_shown)
+        if unanswered:
+            self._look.append((self._clock.monotonic() + LOOK_AFTER, key, entry))
+            self._wake.set()
 
     async def _live(self, informer: Informer[Any], write: Write) -> ObjectMeta | None:
         """Return the object as this informer would be shown it: same kind, same selector."""

@@ -44,7 +44,7 @@ from magos.runtime.endings import Applied, End
 from magos.runtime.informer import Change, Informer
 from magos.runtime.passes import PassObserver, PassReport, Result
 from magos.runtime.probes import ProbeHandler, ProbeRegistry
-from magos.runtime.sources import Source
+from magos.runtime.sources import Bell, Source
 from magos.runtime.view import Caches, CacheView
 from magos.runtime.workqueue import Item, Key, QueueObserver, ShutDown, WorkQueue
 
@@ -68,7 +68,10 @@ _PAD = 0.001  # so that rounding between the two clocks does not bring the pass 
 
 
 class ControllerSpec(Struct, frozen=True, kw_only=True):
-    """What an app says about one controller. ``probes`` are the handlers of its domain's probe types."""
+    """What an app says about one controller.
+
+    ``probes`` are the handlers of its domain's probe types; ``bells`` wake keys besides the sources.
+    """
 
     name: str
     kind: Kind[Any]
@@ -76,6 +79,8 @@ class ControllerSpec(Struct, frozen=True, kw_only=True):
     sources: Sequence[Source[Any]]
     workers: int = 8
     probes: Mapping[type[Probe], ProbeHandler] = field(default_factory=dict)
+    log_fields: Callable[[Any], Mapping[str, str]] = lambda _status: {}
+    bells: Sequence[Bell] = ()
 
 
 class Machinery(Struct, frozen=True, kw_only=True):
@@ -128,6 +133,8 @@ class Controller:
         self._log = structlog.get_logger(__name__).bind(controller=spec.name)
         for source in spec.sources:
             source.informer.add_handler(self._handler(source))
+        for bell in spec.bells:
+            bell.answer(self.queue.add)
 
     async def run(self) -> None:
         """Work until ``stop`` was called and every worker has finished its pass; cancel it to stop at once."""
@@ -267,21 +274,32 @@ class Controller:
             result=result,
             seconds=self._clock.monotonic() - started,
             outcome=decision.outcome if decision else None,
-            writes=len(applied.writes),
+            writes=sum(not write.unknown for write in applied.writes),
             error=applied.message,
         )
         for observer in self._observers:
             observer.passed(report)
         serial = next(self._serial)
-        if result is not Result.ERROR and not applied.writes:
+        if applied.end is End.COMPLETE and not report.writes and result is not Result.ERROR:
             return
-        log = self._log.bind(
-            namespace=item.key.namespace, name=item.key.name, reconcile_id=serial, end=applied.end.value
-        )
-        if result is Result.ERROR:
+        log = self._log.bind(**self._fields(item.key, decision), reconcile_id=serial)
+        if applied.end is End.REFUSED:
+            log.warning("effect refused", error=applied.message)
+        elif result is Result.ERROR:
             log.warning("reconcile failed", error=applied.message, attempt=item.attempt + 1)
+        elif applied.end is End.CONFLICT:
+            log.info("reconcile outdated, to be judged again", cause=applied.message)
         else:
-            log.info("reconciled", writes=len(applied.writes), outcome=report.outcome, seconds=round(report.seconds, 6))
+            log.info("reconciled", writes=report.writes, outcome=report.outcome, seconds=round(report.seconds, 6))
+
+    def _fields(self, key: Key, decision: Decision | None) -> dict[str, str]:
+        """Return what every log line about an object says, from the status it is to have or has."""
+        if decision is not None and decision.status is not None:
+            status = decision.status.desired
+        else:
+            status = getattr(self._caches.of(self.spec.kind).get(*key), "status", None)
+        extra = {} if status is None else self.spec.log_fields(status)
+        return {"namespace": key.namespace, "name": key.name, **extra}
 
 
 def _spec_changed(change: Change[Any]) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
+import structlog
 
 from magos.api.kube import CONFIG_MAPS
 from magos.runtime import controller as controller_module
@@ -348,6 +349,32 @@ def test_a_write_the_cache_can_never_show_holds_the_key_for_five_seconds_only() 
     in_world(scene)
 
 
+def test_a_write_in_doubt_during_an_outage_of_reads_is_settled_after_it() -> None:
+    async def scene(world: World) -> None:
+        checks = Checks()
+        process = Process(world, reconcile=checks.reconcile)
+        checks.watch(process)
+        async with process.running():
+            await world.create("a")
+            await world.until(lambda: world.is_ready("a", 1))
+            await anyio.sleep(5)
+            world.server.faults.add(Rule(fault=Lose(effect=True), methods=WRITING, path="/status"))
+            world.server.faults.add(Rule(fault=Answer(code=503), methods=frozenset({"GET"}), times=None))
+            await world.resize("a", 2)
+            await anyio.sleep(45)
+            assert checks.stale > 0
+            world.server.faults.clear()
+            await anyio.sleep(10)
+            stale = checks.stale
+            await world.until(lambda: world.is_ready("a", 2))
+            await world.resize("a", 3)
+            await world.until(lambda: world.is_ready("a", 3))
+            assert checks.stale == stale
+        assert checks.violations == []
+
+    in_world(scene)
+
+
 # --- what a pass is shown ---------------------------------------------------------------------------------------------
 
 
@@ -611,6 +638,22 @@ def test_a_leader_that_lost_its_lease_writes_nothing_more() -> None:
             await world.resize("a", 2)
             await anyio.sleep(60)
             assert world.writes() == before
+
+    in_world(scene)
+
+
+def test_log_lines_name_the_object_and_what_its_status_says() -> None:
+    async def scene(world: World) -> None:
+        with structlog.testing.capture_logs() as lines:
+            process = Process(world)
+            async with process.running():
+                await world.create("a")
+                await world.until(lambda: world.is_ready("a", 1))
+                await anyio.sleep(1)
+        passes = [line for line in lines if line["event"] == "reconciled"]
+        assert {(line["controller"], line["namespace"], line["name"]) for line in passes} == {("toy", "default", "a")}
+        assert len({line["reconcile_id"] for line in passes}) == len(passes)
+        assert [line["phase"] for line in passes] == ["", "Building", "Building", "Ready"]
 
     in_world(scene)
 

@@ -62,6 +62,7 @@ class Process:
             sources=(Source(self.widgets, own_key), Source(self.config_maps, owner_key(WIDGETS))),
             workers=workers,
             probes=probes or {},
+            log_fields=lambda status: {"phase": status.phase},
         )
         machinery = Machinery(
             client=self.client,
