@@ -22,9 +22,13 @@ class GitReason(StrEnum):
 
 
 class GitError(MagosError):
-    """A Git operation failed for ``reason``; ``message`` is fit to be shown to a user."""
+    """A Git operation failed for ``reason``; ``message`` is fit to be shown to a user.
 
-    def __init__(self, reason: GitReason, message: str) -> None:
+    ``retry_after`` is how many seconds the server asks to be left alone, None if it does not ask.
+    """
+
+    def __init__(self, reason: GitReason, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
+        self.retry_after = retry_after

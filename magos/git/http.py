@@ -11,6 +11,8 @@ The module imports the Git library and is itself imported lazily.
 import base64
 import ssl
 from collections.abc import Callable, Collection, Iterator
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urljoin
 from urllib.request import getproxies, proxy_bypass
@@ -25,7 +27,7 @@ from magos.git.deadline import Deadline
 from magos.git.errors import GitError, GitReason
 from magos.git.url import Origin, RepoURL, Scheme, strip_userinfo
 
-__all__ = ["SmartHTTPClient"]
+__all__ = ["SmartHTTPClient", "retry_after"]
 
 _REDIRECTS = 5
 _CONNECT_SECONDS = 20.0
@@ -154,8 +156,16 @@ class SmartHTTPClient(Urllib3HttpGitClient):
                 f" {'this user' if self._login else 'anonymous access'};"
                 " check the URL and the repository Secret",
             )
-        cause = "the proxy wants to authenticate" if response.status == 407 else "an unexpected answer"
-        raise GitError(GitReason.GIT_FAILED, f"{self._repo}: {cause} (HTTP {response.status}); check the server")
+        wait = retry_after(response.headers.get("Retry-After"), datetime.now(UTC))
+        if response.status == 429:
+            cause, advice = "too many requests", "ask less often: raise magosproject.io/git-poll-interval"
+        elif response.status == 407:
+            cause, advice = "the proxy wants to authenticate", "check the server"
+        else:
+            cause, advice = "an unexpected answer", "check the server"
+        raise GitError(
+            GitReason.GIT_FAILED, f"{self._repo}: {cause} (HTTP {response.status}); {advice}", retry_after=wait
+        )
 
     def _reader(self, response: urllib3.BaseHTTPResponse) -> Callable[[int], bytes]:
         def read(size: int) -> bytes:
@@ -195,6 +205,20 @@ class SmartHTTPClient(Urllib3HttpGitClient):
                 else urllib3.PoolManager(ssl_context=self._ssl)
             )
         return self._managers[proxy]
+
+
+def retry_after(header: str | None, now: datetime) -> float | None:
+    """Return the seconds that a Retry-After header asks for (RFC 9110 section 10.2.3), None if it asks for nothing."""
+    text = (header or "").strip()
+    if text.isascii() and text.isdecimal() and len(text) < 10:
+        return float(text)
+    try:
+        until = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    if until.tzinfo is None:  # RFC 9110 dates are GMT whatever they say
+        until = until.replace(tzinfo=UTC)
+    return max((until - now).total_seconds(), 0.0)
 
 
 def _ssl_context(url: RepoURL, credentials: Credentials) -> ssl.SSLContext:

@@ -20,7 +20,16 @@ from magos.ids import GitSHA, git_sha, is_git_sha
 if TYPE_CHECKING:
     from magos.git.remote import Remote
 
-__all__ = ["LsRemoteRequest", "Resolution", "candidates", "list_candidates", "ls_remote", "resolve"]
+__all__ = [
+    "LsRemoteRequest",
+    "LsRemotesRequest",
+    "Resolution",
+    "candidates",
+    "list_candidates",
+    "ls_remote",
+    "ls_remotes",
+    "resolve",
+]
 
 _PEELED = "^{}"
 _SHORT = re.compile(r"[0-9a-fA-F]{4,39}")
@@ -42,6 +51,17 @@ class LsRemoteRequest(msgspec.Struct, frozen=True):
     allowed_schemes: tuple[str, ...]
     credentials: Credentials = ANONYMOUS
     timeout: float = 60.0
+    workdir: Path | None = None
+
+
+class LsRemotesRequest(msgspec.Struct, frozen=True):
+    """One question about many target revisions of one repository; ``timeout`` in seconds bounds the whole of it."""
+
+    url: str
+    targets: tuple[str, ...]
+    allowed_schemes: tuple[str, ...]
+    credentials: Credentials = ANONYMOUS
+    timeout: float = 10.0
     workdir: Path | None = None
 
 
@@ -83,6 +103,31 @@ def ls_remote(request: LsRemoteRequest) -> Resolution:
     access = Access(url, request.credentials, request.allowed_schemes, request.workdir)
     with open_remote(access, deadline) as remote:
         return resolve(request.target_revision, list_candidates(remote, request.target_revision), url)
+
+
+def ls_remotes(request: LsRemotesRequest) -> dict[str, Resolution | GitError]:
+    """Ask the server once what each target revision means now. Blocks up to ``timeout`` seconds.
+
+    A target that means nothing has its RevisionNotFound as value. Raises ``GitError`` if nothing can be said at all.
+    """
+    url = parse(request.url)
+
+    from magos.git.deadline import Deadline
+    from magos.git.remote import Access, open_remote
+
+    wanted = dict.fromkeys(name for target in request.targets for name in candidates(target))
+    deadline = Deadline(request.timeout, f"asking {url} for its references")
+    access = Access(url, request.credentials, request.allowed_schemes, request.workdir)
+    with open_remote(access, deadline) as remote:
+        advertised = remote.list_refs(tuple(wanted)) if wanted else {}
+    return {target: _resolved(target, advertised, url) for target in request.targets}
+
+
+def _resolved(target: str, advertised: Mapping[str, str], url: RepoURL) -> Resolution | GitError:
+    try:
+        return resolve(target, advertised, url)
+    except GitError as error:
+        return error
 
 
 def list_candidates(remote: "Remote", target: str) -> dict[str, str]:

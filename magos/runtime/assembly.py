@@ -4,7 +4,7 @@ All controllers of a process share the informers, so that every pass sees all of
 """
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 from magos.api.meta import Kind, Resource
@@ -38,6 +38,7 @@ class Assembly:
         self.settings = settings
         self.metrics = metrics
         self._informers: dict[str, Informer[Any]] = {}
+        self._companions: list[tuple[str, Callable[[], Awaitable[None]]]] = []
 
     def informer(
         self,
@@ -61,6 +62,18 @@ class Assembly:
         )
         self._informers[kind.resource] = cast("Informer[Any]", informer)
         return informer
+
+    def beside(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
+        """Let ``run`` work beside the controllers: only while leading, for ever, and cancelled with their end.
+
+        What it finds out it hands to a controller (``sources.Bell``); it must not write by itself.
+        """
+        self._companions.append((name, run))
+
+    @property
+    def companions(self) -> tuple[tuple[str, Callable[[], Awaitable[None]]], ...]:
+        """What works beside the controllers, by name."""
+        return tuple(self._companions)
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:

@@ -79,6 +79,7 @@ class Composition:
         assembly = Assembly(client, clock, rng, app.settings, host.metrics)
         specs = app.build(assembly)
         self.informers = assembly.informers
+        self.companions = assembly.companions
         self.elector = self._candidate(client, rng) if app.settings.leader_elect else None
         reporter = (app.name, app.settings.identity or app.name)
         self.recorder = EventRecorder(client, clock, rng, reporter=reporter, dropped=self._count_dropped_events())

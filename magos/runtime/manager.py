@@ -147,6 +147,8 @@ class Manager:
                 ended = [anyio.Event() for _ in self._parts.controllers]
                 for controller, end in zip(self._parts.controllers, ended, strict=True):
                     group.start_soon(self._control, controller, end)
+                for name, companion in self._parts.companions:
+                    group.start_soon(_forever, name, companion)
                 await self._stop.wait()
                 for controller in self._parts.controllers:
                     controller.stop()

@@ -14,7 +14,7 @@ from magos.runtime.decision import Priority
 from magos.runtime.informer import Change, Informer
 from magos.runtime.workqueue import Key
 
-__all__ = ["Source", "own_key", "owner_key", "usual_priority"]
+__all__ = ["Bell", "Source", "own_key", "owner_key", "usual_priority"]
 
 R = TypeVar("R", bound=Resource)
 
@@ -35,6 +35,22 @@ class Source(Struct, Generic[R], frozen=True):
         """Return the keys a change wakes and their lane, None if it wakes nobody."""
         priority = self.priority(change)
         return None if priority is None else (self.mapper(change), priority)
+
+
+class Bell:
+    """Wakes keys for what no object shows: something outside the cluster was heard of. Rung on the loop only."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Callable[[Key, Priority], None]] = []
+
+    def answer(self, listener: Callable[[Key, Priority], None]) -> None:
+        """Let the listener be told of every ring from now on."""
+        self._listeners.append(listener)
+
+    def ring(self, key: Key, priority: Priority = Priority.CHANGE) -> None:
+        """Wake the key."""
+        for listener in self._listeners:
+            listener(key, priority)
 
 
 def own_key(change: Change[Any]) -> tuple[Key, ...]:
