@@ -6,7 +6,6 @@ Whatever is wrong with a flag or a variable is one line on stderr that names it,
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 
 from magos.errors import ConfigurationError
 from magos.runtime.assembly import Assembly
@@ -15,6 +14,7 @@ from magos.runtime.controller import ControllerSpec
 from magos.runtime.manager import ControllerApp
 from magos.runtime.process import run_controllers
 from magos.runtime.settings import add_common_flags, common_settings, flag_parser
+from magos.version import VERSION
 
 __all__ = ["Build", "run_program"]
 
@@ -29,9 +29,7 @@ def run_program(name: str, prepare: Callable[[Mapping[str, str]], Build]) -> int
     environ = dict(os.environ)
     parser = flag_parser(f"magos-{name}-controller")
     add_common_flags(parser)
-    parser.add_argument(
-        "--kubeconfig", default=None, metavar="FILE", help="default: $KUBECONFIG or the pod"
-    )
+    parser.add_argument("--kubeconfig", default=None, metavar="FILE", help="default: $KUBECONFIG or the pod")
     try:
         flags = parser.parse_args(sys.argv[1:])
         settings = common_settings(
@@ -43,11 +41,4 @@ def run_program(name: str, prepare: Callable[[Mapping[str, str]], Build]) -> int
         print(" ".join(str(error).split()), file=sys.stderr)
         return 2
     app = ControllerApp(name=f"{name}-controller", settings=settings, build=build)
-    return run_controllers(app, connection, version=_version())
-
-
-def _version() -> str:
-    try:
-        return version("magos")
-    except PackageNotFoundError:  # run from a source tree
-        return "0"
+    return run_controllers(app, connection, version=VERSION)

@@ -7,7 +7,8 @@ from magos.api.project import PROJECTS
 from magos.api.rollout import ROLLOUTS
 from magos.api.workspace import WORKSPACES, Workspace
 from magos.apps.workspace_composition import by_project
-from magos.reconcilers.project import BY_PROJECT, observe, reconcile
+from magos.reconcilers.members import BY_PROJECT
+from magos.reconcilers.project import observe, reconcile
 from magos.runtime.assembly import Assembly
 from magos.runtime.controller import ControllerSpec
 from magos.runtime.decision import Decision, Request, View
@@ -15,7 +16,7 @@ from magos.runtime.informer import Change
 from magos.runtime.sources import Source, own_key
 from magos.runtime.workqueue import Key
 
-__all__ = ["project_controller", "project_reconciler"]
+__all__ = ["of_member", "project_controller", "project_reconciler"]
 
 
 def project_controller(assembly: Assembly) -> Sequence[ControllerSpec]:
@@ -30,7 +31,7 @@ def project_controller(assembly: Assembly) -> Sequence[ControllerSpec]:
             reconcile=project_reconciler,
             sources=(
                 Source(projects, own_key),
-                Source(workspaces, _of_member),
+                Source(workspaces, of_member),
                 Source(rollouts, own_key),  # a Rollout bears the name of the Project that it manages
             ),
             workers=assembly.settings.workers,
@@ -43,7 +44,7 @@ def project_reconciler(request: Request, view: View, now: datetime) -> Decision:
     return reconcile(observe(request, view, now))
 
 
-def _of_member(change: Change[Workspace]) -> Iterable[Key]:
+def of_member(change: Change[Workspace]) -> Iterable[Key]:
     """Both the Project that a Workspace left and the one it joined."""
     found = (each for each in (change.old, change.new) if each is not None)
     return tuple({Key(each.metadata.namespace, each.spec.project_ref.name): None for each in found})

@@ -13,7 +13,7 @@ from magos.api.workspace import WORKSPACES, Workspace
 from magos.apps.job_events import read_job_events
 from magos.apps.repository_secrets import RepositorySecretReader
 from magos.reconcilers.effects import JobEvents, RepositorySecrets
-from magos.reconcilers.project import BY_PROJECT, project_index
+from magos.reconcilers.members import BY_PROJECT, project_index
 from magos.reconcilers.workspace.machine import reconcile
 from magos.reconcilers.workspace.observation import BY_WORKSPACE, observe, workspace_index
 from magos.reconcilers.workspace.settings import WorkspaceSettings

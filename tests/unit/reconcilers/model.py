@@ -27,6 +27,7 @@ from magos.api.timestamps import format_time
 from magos.api.workspace import WORKSPACES, Source, Terraform, Workspace, WorkspaceSpec
 from magos.reconcilers import project as project_controller
 from magos.reconcilers.effects import JobEvents, JobWarning, RepositorySecretReport, RepositorySecrets
+from magos.reconcilers.members import BY_PROJECT
 from magos.reconcilers.workspace.machine import reconcile
 from magos.reconcilers.workspace.observation import BY_WORKSPACE, observe
 from magos.reconcilers.workspace.settings import WorkspaceSettings
@@ -97,7 +98,7 @@ class ModelView:
         found = self.list(kind, namespace)
         if index == BY_WORKSPACE:
             return tuple(each for each in found if each.metadata.labels.get(WORKSPACE) == wanted)
-        assert index == project_controller.BY_PROJECT
+        assert index == BY_PROJECT
         return tuple(each for each in found if each.spec.project_ref.name == wanted)
 
     def fact(self, probe: Probe) -> Fact | None:

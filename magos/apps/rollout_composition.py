@@ -1,0 +1,45 @@
+"""What the rollout controller watches, and which change wakes which Rollout (spec §6.4)."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from magos.api.rollout import ROLLOUTS
+from magos.api.workspace import WORKSPACES
+from magos.apps.project_composition import of_member
+from magos.apps.rollout_metrics import RolloutMetrics
+from magos.apps.workspace_composition import by_project
+from magos.reconcilers.members import BY_PROJECT
+from magos.reconcilers.rollout.machine import reconcile
+from magos.reconcilers.rollout.observation import observe
+from magos.runtime.assembly import Assembly
+from magos.runtime.controller import ControllerSpec
+from magos.runtime.decision import Decision, Request, View
+from magos.runtime.sources import Source, own_key
+
+__all__ = ["rollout_controller", "rollout_reconciler"]
+
+
+def rollout_controller(assembly: Assembly) -> Sequence[ControllerSpec]:
+    """Declare the informers and return the controller."""
+    rollouts = assembly.informer(ROLLOUTS)
+    workspaces = assembly.informer(WORKSPACES, indexers={BY_PROJECT: by_project})
+    if assembly.metrics is not None:
+        metrics = RolloutMetrics(rollouts, per_object=assembly.settings.metrics_per_object)
+        assembly.metrics.collect(metrics.collect)
+    return (
+        ControllerSpec(
+            name="rollout",
+            kind=ROLLOUTS,
+            reconcile=rollout_reconciler,
+            sources=(
+                Source(rollouts, own_key),
+                Source(workspaces, of_member),  # a Rollout bears the name of the Project whose members it permits
+            ),
+            workers=assembly.settings.workers,
+        ),
+    )
+
+
+def rollout_reconciler(request: Request, view: View, now: datetime) -> Decision:
+    """Decide about one Rollout."""
+    return reconcile(observe(request, view, now))
