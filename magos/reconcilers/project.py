@@ -1,8 +1,8 @@
 """The Project controller: permission for all members at once, unless a Rollout manages them (spec §6.3).
 
 1. A Rollout with the Project's name, whatever its state, means that no annotation of a member is touched (I8).
-2. Otherwise every member that waits is granted. The read that finds no Rollout is live and of the pass just before;
-   each grant is conditional on the version of the member that was judged.
+2. Otherwise every member that waits is granted. The read that finds no Rollout is live and of the pass just before, and
+   good for a handful of grants only; each grant is conditional on the version of the member that was judged.
 3. A grant is given at the earliest two seconds after creation of Project and member, so that a Rollout applied together
    with them is seen first. Creation times are whole seconds: one more second makes up for what was cut off.
 """
@@ -12,24 +12,31 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
-from magos.api.annotations import EXECUTION_ALLOWED, TRUE, execution_allowed
 from magos.api.conditions import Standing, shorten, standing_conditions
 from magos.api.labels import FINALIZER
-from magos.api.phases import GRANTABLE, Phase
+from magos.api.phases import Phase
 from magos.api.project import PROJECTS, Project, ProjectStatus
 from magos.api.reasons import Reason
 from magos.api.rollout import ROLLOUTS
 from magos.api.timestamps import format_time, parse_time
 from magos.api.workspace import WORKSPACES, Workspace
+from magos.reconcilers.members import (
+    BY_PROJECT,
+    carries_permission,
+    grant,
+    members_of,
+    permission_event,
+    project_index,
+    refusal_text,
+    revoke,
+    rotated,
+    wants_grant,
+)
 from magos.runtime.decision import (
     AddFinalizer,
     Decision,
-    Effect,
-    Event,
-    EventType,
     LiveGet,
     Outcome,
-    PatchAnnotations,
     ProbeFailure,
     Refusal,
     RemoveFinalizer,
@@ -38,18 +45,13 @@ from magos.runtime.decision import (
     View,
 )
 
-__all__ = ["BY_PROJECT", "GRACE", "Observation", "observe", "project_index", "reconcile"]
-
-BY_PROJECT = "project"
-"""Index of Workspaces that the app must provide: ``project_index(namespace, spec.projectRef.name)``."""
+__all__ = ["GRACE", "GRANTS_PER_READ", "Observation", "observe", "reconcile"]
 
 GRACE = timedelta(seconds=3)
 _LOOK_AGAIN = timedelta(minutes=1)
 
-
-def project_index(namespace: str, project: str) -> str:
-    """Return the index value under which the members of a Project are filed."""
-    return f"{namespace}/{project}"
+GRANTS_PER_READ = 20
+"""Grants are written one after the other: a Rollout that appears meanwhile must not be overlooked for long."""
 
 
 class Observation(Struct, frozen=True, kw_only=True):
@@ -82,7 +84,7 @@ def observe(request: Request, view: View, now: datetime) -> Observation:
     return Observation(
         now=now,
         project=view.get(PROJECTS, namespace, name),
-        members=tuple(each for each in members if each.metadata.deletion_timestamp is None),
+        members=members_of(name, members),
         rollout=view.get(ROLLOUTS, namespace, name) is not None,
         rollout_live=(fact.value is not None) if fact is not None and answered else None,
         stale=view.stale,
@@ -127,7 +129,7 @@ def _orchestrate(seen: Observation, project: Project) -> Decision:
         return Decision(status=status, requeue_at=cooling, outcome=Outcome.WAITING)
     message = f"All members may run in parallel; there is no Rollout {project.metadata.name}."
     status = _status(seen, project, Phase.READY, Reason.DEFAULT_PARALLEL, message)
-    waiting = [member for member in seen.members if _wants_grant(member)]
+    waiting = [member for member in seen.members if wants_grant(member)]
     ripe = [member for member in waiting if _ripe_at(project, member) <= seen.now]
     unripe = [_ripe_at(project, member) for member in waiting if member not in ripe]
     again = min(unripe, default=None)
@@ -136,14 +138,15 @@ def _orchestrate(seen: Observation, project: Project) -> Decision:
     if seen.rollout_live is None:
         probe = LiveGet(ROLLOUTS, project.metadata.namespace, project.metadata.name)
         return Decision(status=status, probes=(probe,), requeue_at=again, outcome=Outcome.WAITING)
-    granted = _rotated(ripe, seen.now)
+    granted = rotated(ripe, seen.now)[:GRANTS_PER_READ]
     return Decision(
         status=status,
-        effects=tuple(_set_permission(member, TRUE) for member in granted),
+        effects=tuple(map(grant, granted)),
         events=tuple(
-            _event(member, "Granted", f"Project {project.metadata.name} allows execution.") for member in granted
+            permission_event(member, "Granted", f"Project {project.metadata.name} allows execution.")
+            for member in granted
         ),
-        requeue_at=again,
+        requeue_at=seen.now if len(granted) < len(ripe) else again,
     )
 
 
@@ -164,7 +167,7 @@ def _delete(seen: Observation, project: Project) -> Decision:
         return Decision(status=status, probes=(LiveGet(ROLLOUTS, meta.namespace, meta.name),), outcome=Outcome.WAITING)
     if status is not None:  # the status first, the release in a pass that judges the version it leaves behind
         return Decision(status=status, probes=(LiveGet(ROLLOUTS, meta.namespace, meta.name),), outcome=Outcome.WAITING)
-    granted = () if seen.managed else tuple(m for m in seen.members if EXECUTION_ALLOWED in m.metadata.annotations)
+    granted = () if seen.managed else tuple(filter(carries_permission, seen.members))
     release = RemoveFinalizer(
         kind=PROJECTS,
         namespace=meta.namespace,
@@ -173,8 +176,10 @@ def _delete(seen: Observation, project: Project) -> Decision:
         finalizer=FINALIZER,
     )
     return Decision(
-        effects=(*(_set_permission(member, None) for member in granted), release),
-        events=tuple(_event(member, "Revoked", f"Project {meta.name} is being deleted.") for member in granted),
+        effects=(*map(revoke, granted), release),
+        events=tuple(
+            permission_event(member, "Revoked", f"Project {meta.name} is being deleted.") for member in granted
+        ),
     )
 
 
@@ -193,9 +198,7 @@ def _cooling_until(project: Project) -> datetime:
 
 def _refusal_text(seen: Observation) -> str:
     if seen.refusal is not None:
-        refusal, effect = seen.refusal, seen.refusal.effect
-        target = effect.manifest.metadata.name if not hasattr(effect, "name") else effect.name
-        text = f"{type(effect).__name__} of {effect.kind.name} {target} was refused: {refusal.message.rstrip('.')}."
+        text = refusal_text(seen.refusal)
     else:
         reason = f"{seen.failure.reason}: {seen.failure.message}" if seen.failure is not None else "unknown"
         text = f"Rollouts cannot be read: {reason}."
@@ -227,10 +230,6 @@ def _status(seen: Observation, project: Project, phase: Phase, reason: Reason, m
     )
 
 
-def _wants_grant(member: Workspace) -> bool:
-    return member.status.phase in GRANTABLE and not execution_allowed(member.metadata.annotations)
-
-
 def _ripe_at(project: Project, member: Workspace) -> datetime:
     """When both have existed long enough; without a readable creation time that is never before it is known."""
     return max(_created(project.metadata.creation_timestamp), _created(member.metadata.creation_timestamp)) + GRACE
@@ -241,35 +240,3 @@ def _created(text: str | None) -> datetime:
         return parse_time(text or "")
     except ValueError:
         return parse_time("1970-01-01T00:00:00Z")
-
-
-def _rotated(members: list[Workspace], now: datetime) -> list[Workspace]:
-    """Begin with another member from second to second: one whose grant is refused must not keep the others waiting."""
-    start = int(now.timestamp()) % len(members)
-    return members[start:] + members[:start]
-
-
-def _set_permission(member: Workspace, value: str | None) -> Effect:
-    meta = member.metadata
-    return PatchAnnotations(
-        kind=WORKSPACES,
-        namespace=meta.namespace,
-        name=meta.name,
-        uid=meta.uid,
-        annotations={EXECUTION_ALLOWED: value},
-        resource_version=meta.resource_version,
-    )
-
-
-def _event(member: Workspace, reason: str, note: str) -> Event:
-    meta = member.metadata
-    return Event(
-        regarding=WORKSPACES.ref(meta.namespace, meta.name),
-        uid=meta.uid,
-        type=EventType.NORMAL,
-        reason=reason,
-        action="Permit",
-        note=note,
-        api_version=WORKSPACES.api_version,
-        resource_version=meta.resource_version,
-    )

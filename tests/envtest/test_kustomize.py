@@ -94,8 +94,17 @@ ALLOWED: list[tuple[str, str, str]] = [
         )
     ),
     *(
+        ("magos-rollout", request, "team-a")
+        for request in (
+            *_each(_READ, "rollouts.magosproject.io"),
+            *_each("get patch update", "rollouts.magosproject.io/status"),
+            *_each(f"{_READ} patch", "workspaces.magosproject.io"),
+            *_each("create patch", "events.events.k8s.io"),
+        )
+    ),
+    *(
         (f"magos-{name}", request, _SYSTEM)
-        for name in ("workspace", "project")
+        for name in ("workspace", "project", "rollout")
         for request in (
             "create leases.coordination.k8s.io",
             *_each("get update patch", f"leases.coordination.k8s.io={name}-controller"),
@@ -129,6 +138,16 @@ DENIED: list[tuple[str, str, str]] = [
             *_each(f"{_READ} {_WRITE}", "jobs.batch", "secrets", "pods", "configmaps", "persistentvolumeclaims"),
         )
     ),
+    *(
+        ("magos-rollout", request, "team-a")
+        for request in (
+            *_each("create update delete", "workspaces.magosproject.io"),
+            *_each("patch update", "workspaces.magosproject.io/status"),
+            *_each(_WRITE, "rollouts.magosproject.io"),
+            *_each(f"{_READ} {_WRITE}", "projects.magosproject.io", "jobs.batch", "secrets", "pods", "configmaps"),
+        )
+    ),
+    ("magos-rollout", "update leases.coordination.k8s.io=project-controller", _SYSTEM),
     ("magos-workspace", "update leases.coordination.k8s.io=project-controller", _SYSTEM),
     ("magos-project", "update leases.coordination.k8s.io=workspace-controller", _SYSTEM),
     *(
@@ -164,7 +183,11 @@ def test_kubectl_says_the_same_about_the_project_controller(deployed: Cluster) -
 
 def test_the_controllers_pods_are_admitted_under_restricted(deployed: Cluster) -> None:
     deployments = [item for item in _built(deployed.kubectl, _BASE) if item["kind"] == "Deployment"]
-    assert {item["metadata"]["name"] for item in deployments} == {"magos-workspace", "magos-project"}
+    assert {item["metadata"]["name"] for item in deployments} == {
+        "magos-workspace",
+        "magos-project",
+        "magos-rollout",
+    }
     for item in deployments:
         template = item["spec"]["template"]
         pod = {

@@ -1,0 +1,107 @@
+"""The members of a Project, and the permission that their orchestrator gives them or takes from them.
+
+An orchestrator is the Project or the Rollout of its name. Both write one annotation only, and only on the version of
+the member that they judged.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import TypeVar
+
+from magos.api.annotations import EXECUTION_ALLOWED, TRUE, execution_allowed
+from magos.api.phases import GRANTABLE
+from magos.api.workspace import WORKSPACES, Workspace
+from magos.runtime.decision import Effect, Event, EventType, PatchAnnotations, Refusal
+
+__all__ = [
+    "BY_PROJECT",
+    "carries_permission",
+    "grant",
+    "members_of",
+    "permission_event",
+    "project_index",
+    "refusal_text",
+    "revoke",
+    "rotated",
+    "wants_grant",
+]
+
+BY_PROJECT = "project"
+"""Index of Workspaces that the app must provide: ``project_index(namespace, spec.projectRef.name)``."""
+
+T = TypeVar("T")
+
+
+def project_index(namespace: str, project: str) -> str:
+    """Return the index value under which the members of a Project are filed."""
+    return f"{namespace}/{project}"
+
+
+def members_of(project: str, workspaces: Iterable[Workspace]) -> tuple[Workspace, ...]:
+    """Return those of a namespace's Workspaces that are members of the Project, by name; terminating ones are not."""
+    found = (
+        each
+        for each in workspaces
+        if each.spec.project_ref.name == project and each.metadata.deletion_timestamp is None
+    )
+    return tuple(sorted(found, key=lambda each: each.metadata.name))
+
+
+def wants_grant(member: Workspace) -> bool:
+    """Tell whether the member waits for a permission that it does not have."""
+    return member.status.phase in GRANTABLE and not execution_allowed(member.metadata.annotations)
+
+
+def carries_permission(member: Workspace) -> bool:
+    """Tell whether there is anything to take back: the annotation, whatever its value."""
+    return EXECUTION_ALLOWED in member.metadata.annotations
+
+
+def grant(member: Workspace) -> Effect:
+    """Return the write that gives permission to exactly the judged version."""
+    return _set_permission(member, TRUE)
+
+
+def revoke(member: Workspace) -> Effect:
+    """Return the write that takes permission from exactly the judged version; it never touches a Job."""
+    return _set_permission(member, None)
+
+
+def permission_event(member: Workspace, reason: str, note: str) -> Event:
+    """Return the Event ``Granted`` or ``Revoked`` about the member."""
+    meta = member.metadata
+    return Event(
+        regarding=WORKSPACES.ref(meta.namespace, meta.name),
+        uid=meta.uid,
+        type=EventType.NORMAL,
+        reason=reason,
+        action="Permit",
+        note=note,
+        api_version=WORKSPACES.api_version,
+        resource_version=meta.resource_version,
+    )
+
+
+def rotated(items: Sequence[T], now: datetime) -> tuple[T, ...]:
+    """Begin with another item from second to second: one whose write is refused must not keep the others waiting."""
+    start = int(now.timestamp()) % len(items) if items else 0
+    return (*items[start:], *items[:start])
+
+
+def refusal_text(refusal: Refusal) -> str:
+    """Return what the API server refused and why, as the beginning of a message."""
+    effect = refusal.effect
+    target = effect.manifest.metadata.name if not hasattr(effect, "name") else effect.name
+    return f"{type(effect).__name__} of {effect.kind.name} {target} was refused: {refusal.message.rstrip('.')}."
+
+
+def _set_permission(member: Workspace, value: str | None) -> Effect:
+    meta = member.metadata
+    return PatchAnnotations(
+        kind=WORKSPACES,
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        annotations={EXECUTION_ALLOWED: value},
+        resource_version=meta.resource_version,
+    )

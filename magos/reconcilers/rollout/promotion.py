@@ -1,0 +1,47 @@
+"""The promotion guarantee: a later step receives a commit only after all earlier steps applied it (spec §6.4, rule 8).
+
+It holds between Workspaces of the same repository and target revision. A commit that nobody knows yet is promoted to
+nobody who has somebody before it.
+"""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from magos.api.phases import WITH_PLAN
+from magos.api.workspace import Workspace
+from magos.reconcilers.revisions import applied_revision, pending_revision, source_of
+
+__all__ = ["Obstacle", "obstacle_of", "released_revisions"]
+
+
+class Obstacle(Struct, frozen=True, kw_only=True):
+    """Why a member must wait: its commit (empty if unknown) and the earlier Workspaces that have not applied it."""
+
+    member: Workspace
+    revision: str
+    behind: tuple[Workspace, ...]
+
+
+def released_revisions(member: Workspace) -> tuple[str, ...]:
+    """Return every commit that a grant could let through now.
+
+    That is the pending revision; and, where there is a plan already, the commit of that plan: a newer commit does not
+    replace it as long as somebody's approval can still carry it on.
+    """
+    pending, run = pending_revision(member), member.status.current_run
+    if member.status.phase not in WITH_PLAN:
+        return (pending,)
+    pinned = run.revision if run is not None else ""
+    return (pending,) if pinned == pending else (pending, pinned)
+
+
+def obstacle_of(member: Workspace, earlier: Iterable[Workspace]) -> Obstacle | None:
+    """Return what stands against a grant to ``member``, None if nothing does."""
+    source = source_of(member)
+    before = [each for each in earlier if source_of(each) == source]
+    for revision in released_revisions(member):
+        behind = tuple(each for each in before if not revision or applied_revision(each) != revision)
+        if behind:
+            return Obstacle(member=member, revision=revision, behind=behind)
+    return None

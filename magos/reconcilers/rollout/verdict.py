@@ -1,0 +1,153 @@
+"""What a Rollout's spec and its members mean, step by step of spec §6.4: a status, and whose permission changes.
+
+Pure judgement: nobody here asks whether the facts are fresh. Permission is only ever given inside the active step.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from magos.api.phases import Phase
+from magos.api.reasons import Reason
+from magos.api.rollout import Rollout
+from magos.api.workspace import Workspace
+from magos.errors import InvariantViolation
+from magos.reconcilers.members import carries_permission, wants_grant
+from magos.reconcilers.rollout import messages
+from magos.reconcilers.rollout.cohorts import Cohorts, UnparsableSelector, divide
+from magos.reconcilers.rollout.progress import StepState, active_step, states_of
+from magos.reconcilers.rollout.promotion import obstacle_of
+
+__all__ = ["Verdict", "judge", "stored_step"]
+
+
+class Verdict(Struct, frozen=True, kw_only=True):
+    """``current_step`` is always known; ``unselected`` is None where it cannot be told.
+
+    ``step`` is the label of the active step, empty if there is none; ``left`` that of the stored step if progress has
+    gone past it.
+    """
+
+    phase: Phase
+    reason: Reason
+    message: str
+    current_step: int
+    unselected: tuple[Workspace, ...] | None = None
+    grants: tuple[Workspace, ...] = ()
+    revocations: tuple[Workspace, ...] = ()
+    step: str = ""
+    left: str = ""
+
+
+def stored_step(rollout: Rollout) -> int:
+    """Return the step that progress is counted from: the stored one, 0 if there is none or the spec has changed."""
+    status, steps = rollout.status, rollout.spec.strategy.steps
+    if status.current_step is None or status.observed_generation != rollout.metadata.generation:
+        return 0
+    return max(0, min(status.current_step, len(steps)))
+
+
+def judge(rollout: Rollout, members: tuple[Workspace, ...]) -> Verdict:
+    """Return the verdict; the order of ``members`` does not matter."""
+    project, steps = rollout.spec.project_ref, rollout.spec.strategy.steps
+    if project != rollout.metadata.name:
+        message = f"spec.projectRef is {project!r} but must equal the Rollout's own name; nothing is granted."
+        return _error(rollout, message)
+    try:
+        cohorts = divide(steps, members)
+    except UnparsableSelector as error:
+        return _error(rollout, f"The selector of {error}. Correct it; nothing is granted until then.")
+    if not steps:
+        return _halted(cohorts, Phase.READY, Reason.NO_STEPS, "There are no steps: no member may run.")
+    if cohorts.empty:
+        return _halted(cohorts, Phase.FAILED, Reason.NO_WORKSPACES_FOUND, messages.nobody_found(cohorts, project))
+    return _progress(cohorts, stored_step(rollout))
+
+
+def _error(rollout: Rollout, message: str) -> Verdict:
+    """Nobody can tell who may run: nothing is given and nothing taken."""
+    return Verdict(
+        phase=Phase.FAILED, reason=Reason.RECONCILE_ERROR, message=message, current_step=stored_step(rollout)
+    )
+
+
+def _halted(cohorts: Cohorts, phase: Phase, reason: Reason, message: str) -> Verdict:
+    """Nobody may run."""
+    return Verdict(
+        phase=phase,
+        reason=reason,
+        message=message,
+        current_step=cohorts.empty[0] if cohorts.empty else 0,
+        unselected=cohorts.unselected,
+        revocations=_permitted(cohorts.outside(len(cohorts.steps))),
+    )
+
+
+def _progress(cohorts: Cohorts, stored: int) -> Verdict:
+    states = states_of(cohorts.steps)
+    active = active_step(states, stored)
+    if active == len(states):
+        verdict = _completed(cohorts)
+    else:
+        handler = _ACTIVE.get(states[active])
+        if handler is None:
+            raise InvariantViolation(f"a step in state {states[active]} cannot be the active one")
+        verdict = handler(cohorts, active)
+    left = cohorts.label(stored) if stored < active and cohorts.steps[stored].cohort else ""
+    return replace(verdict, left=left)
+
+
+def _completed(cohorts: Cohorts) -> Verdict:
+    total = len(cohorts.steps)
+    return Verdict(
+        phase=Phase.APPLIED,
+        reason=Reason.ROLLOUT_COMPLETED,
+        message=f"{total} of {total} steps are complete.",
+        current_step=total,
+        unselected=cohorts.unselected,
+        revocations=_permitted(cohorts.outside(total)),
+    )
+
+
+def _failed(cohorts: Cohorts, active: int) -> Verdict:
+    return Verdict(
+        phase=Phase.FAILED,
+        reason=Reason.STEP_FAILED,
+        message=messages.failed(cohorts, active),
+        current_step=active,
+        unselected=cohorts.unselected,
+        revocations=_permitted(cohorts.outside(active)),
+        step=cohorts.label(active),
+    )
+
+
+def _progressing(cohorts: Cohorts, active: int) -> Verdict:
+    earlier = cohorts.before(active)
+    wanting = tuple(member for member in cohorts.steps[active].cohort if wants_grant(member))
+    judged = tuple((member, obstacle_of(member, earlier)) for member in wanting)
+    obstacles = tuple(obstacle for _, obstacle in judged if obstacle is not None)
+    return Verdict(
+        phase=Phase.RECONCILING,
+        reason=Reason.LEVEL_PROGRESSING,
+        message=messages.progressing(cohorts, active, obstacles),
+        current_step=active,
+        unselected=cohorts.unselected,
+        grants=tuple(member for member, obstacle in judged if obstacle is None),
+        revocations=_permitted(cohorts.outside(active)),
+        step=cohorts.label(active),
+    )
+
+
+_Handler: TypeAlias = Callable[[Cohorts, int], Verdict]
+
+_ACTIVE: Mapping[StepState, _Handler] = MappingProxyType(
+    {StepState.FAILED: _failed, StepState.URGENT: _progressing, StepState.DRIFT: _progressing}
+)
+"""What is done in the active step, by its state. A settled or empty step has nothing that could make it active."""
+
+
+def _permitted(members: tuple[Workspace, ...]) -> tuple[Workspace, ...]:
+    return tuple(member for member in members if carries_permission(member))
