@@ -9,7 +9,7 @@ Rules, in force for every caller and nowhere else:
 3. 401 makes the credentials be obtained anew, and the request is sent once more.
 4. A stream without a byte for ``INACTIVITY_SECONDS`` is dead: the server sends a bookmark every minute.
 5. Proxies, cookies, redirects and netrc are not used.
-6. Certificates are read again every ``RELOAD_SECONDS``; if they changed, new requests use new connections.
+6. Certificates rotate as ``connections`` says.
 """
 
 import asyncio
@@ -19,12 +19,11 @@ from contextlib import aclosing, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
-import msgspec
-
 from magos.errors import MagosError
 from magos.runtime.clock import Clock, SystemClock
 from magos.runtime.config import ConnectionConfig
-from magos.runtime.connections import ConnectionPool
+from magos.runtime.connections import Connections
+from magos.runtime.retries import Attempts
 from magos.runtime.tls import TlsMaterial
 from magos.runtime.transport import HttpRequest, HttpResponse, HttpStream, Lane, TransportError
 
@@ -33,9 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HttpTransport", "Observer", "connect"]
 
-RETRIES = 10
 INACTIVITY_SECONDS = 75.0
-RELOAD_SECONDS = 300.0
 CONNECT_SECONDS = 10.0
 
 Observer = Callable[[str, str, str], None]
@@ -67,20 +64,15 @@ class HttpTransport:
         self, config: ConnectionConfig, user_agent: str, observer: Observer, clock: Clock, rng: random.Random
     ) -> None:
         self._config = config
-        self._user_agent = user_agent
         self._observer = observer
         self._clock = clock
         self._rng = rng
         self._host = urlsplit(config.server).netloc
-        self._pool: ConnectionPool | None = None
-        self._loaded = TlsMaterial()
-        self._loaded_at = 0.0
-        self._opening = asyncio.Lock()
-        self._retiring: set[ConnectionPool] = set()
+        self._connections = Connections(config, user_agent, clock)
 
     async def request(self, request: HttpRequest) -> HttpResponse:
         """Return the server's answer whatever its status; raise ``TransportError`` where there is none."""
-        state = _Attempts(request.method == "GET")
+        state = Attempts(request.method == "GET")
         try:
             async with asyncio.timeout(request.timeout):
                 return await self._persist(request, state)
@@ -91,7 +83,7 @@ class HttpTransport:
             message = f"{self._host} did not answer within {request.timeout:g} s"
             raise TransportError(message, sent=state.sent) from None
 
-    async def _persist(self, request: HttpRequest, state: "_Attempts") -> HttpResponse:
+    async def _persist(self, request: HttpRequest, state: Attempts) -> HttpResponse:
         deadline = self._clock.monotonic() + request.timeout
         while True:
             try:
@@ -111,7 +103,7 @@ class HttpTransport:
                     return response
             await asyncio.sleep(pause * self._rng.uniform(1.0, 1.1))
 
-    async def _once(self, request: HttpRequest, state: "_Attempts") -> HttpResponse:
+    async def _once(self, request: HttpRequest, state: Attempts) -> HttpResponse:
         async with self._exchange(request, state) as response:
             with _translated(self._host):
                 body = await response.read()
@@ -125,7 +117,7 @@ class HttpTransport:
 
     @asynccontextmanager
     async def _opened(self, request: HttpRequest) -> AsyncIterator["aiohttp.ClientResponse"]:
-        state = _Attempts(read=True)
+        state = Attempts(read=True)
         while True:
             retry = False
             try:
@@ -144,19 +136,16 @@ class HttpTransport:
 
     async def aclose(self) -> None:
         """Close all connections."""
-        pools, self._pool = [*self._retiring, *([self._pool] if self._pool else [])], None
-        self._retiring.clear()
-        for pool in pools:
-            await pool.close()
+        await self._connections.aclose()
 
     @asynccontextmanager
     async def _exchange(
-        self, request: HttpRequest, state: "_Attempts", opening: float | None = None
+        self, request: HttpRequest, state: Attempts, opening: float | None = None
     ) -> AsyncIterator["aiohttp.ClientResponse"]:
         """Send the request and lend the response until its headers are used or its body is read."""
         state.sent = False
         try:
-            pool, token = await self._ready()
+            pool, token = await self._connections.ready()
         except MagosError as error:
             raise TransportError(str(error), sent=False) from error
         async with pool.session(request.lane) as session:
@@ -197,65 +186,6 @@ class HttpTransport:
                 total=None, sock_connect=CONNECT_SECONDS, sock_read=INACTIVITY_SECONDS if watch else None
             ),
         }
-
-    async def _ready(self) -> tuple[ConnectionPool, str]:
-        """Return connections and token for the credential of this moment."""
-        credential = await self._config.credentials.current()
-        async with self._opening:
-            now = self._clock.monotonic()
-            if self._pool is None or now - self._loaded_at >= RELOAD_SECONDS:
-                self._loaded = await asyncio.to_thread(self._config.tls.load)
-                self._loaded_at = now
-            material = self._loaded
-            if credential.certificate:
-                material = msgspec.structs.replace(material, certificate=credential.certificate, key=credential.key)
-            if self._pool is None or self._pool.material != material:
-                await self._replace(material)
-            assert self._pool is not None  # noqa: S101
-            return self._pool, credential.token
-
-    async def _replace(self, material: TlsMaterial) -> None:
-        pool = ConnectionPool(material, self._user_agent, tls=self._config.server.startswith("https://"))
-        await pool.open()
-        old, self._pool = self._pool, pool
-        if old is not None:
-            self._retiring.add(old)
-            await old.retire()
-
-
-class _Attempts:
-    """What has been tried for one request, and whether to try again."""
-
-    def __init__(self, read: bool) -> None:
-        self.sent = False
-        self.answer: HttpResponse | None = None
-        """The last refusal, which is the answer if time runs out before there is a better one."""
-        self._read = read
-        self._tries = 0
-        self._rejected = False
-
-    def first_rejection(self) -> bool:
-        """Tell whether this 401 is the first."""
-        first, self._rejected = not self._rejected, True
-        return first
-
-    def after_failure(self, error: TransportError) -> float | None:
-        """Return the pause before the next try after a broken connection, None to give up."""
-        self._tries += 1
-        if not self._read or not error.sent or self._tries > 3:
-            return None
-        return 0.05 * self._tries
-
-    def after_answer(self, response: HttpResponse) -> float | None:
-        """Return the pause that the server asked for, None to take the answer as it is."""
-        self._tries += 1
-        text = response.headers.get("retry-after", "")
-        # 504 is the server's own timeout ("too large resource version" among others): the caller has to ask otherwise.
-        busy = response.status == 429 or (self._read and response.status >= 500 and response.status != 504)
-        if not busy or not text.isdecimal() or self._tries > RETRIES:
-            return None
-        self.answer = response
-        return max(0.1, float(text))
 
 
 async def _chunks(response: "aiohttp.ClientResponse", host: str) -> AsyncGenerator[bytes, None]:

@@ -183,6 +183,7 @@ class Adversary(RuleBasedStateMachine):
                 Answer(code=410, reason="Expired"),
                 Answer(code=403, reason="Forbidden"),
                 Answer(code=504, reason="Timeout"),
+                Answer(code=504, reason="Timeout", message="Too large resource version: 9, current: 1"),
             ]
         ),
         times=st.integers(1, 5),

@@ -12,7 +12,7 @@ import trustme
 from aiohttp import web
 
 from magos.runtime import connections, http
-from magos.runtime.clock import SystemClock
+from magos.runtime.clock import Clock, SystemClock
 from magos.runtime.config import ConnectionConfig
 from magos.runtime.credentials import Anonymous, Credentials, TokenFile
 from magos.runtime.http import HttpTransport, connect
@@ -65,6 +65,16 @@ async def serving(handler: Handler, authority: Authority) -> AsyncIterator[str]:
 Seen = list[tuple[str, str]]
 
 
+class SetClock(SystemClock):
+    """A clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
 @asynccontextmanager
 async def connected(
     handler: Handler,
@@ -73,6 +83,7 @@ async def connected(
     credentials: Credentials | None = None,
     tls: TlsSource | None = None,
     seen: Seen | None = None,
+    clock: Clock | None = None,
 ) -> AsyncIterator[HttpTransport]:
     async with serving(handler, authority) as url:
         config = ConnectionConfig(
@@ -84,7 +95,7 @@ async def connected(
             if seen is not None:
                 seen.append((code, method))
 
-        transport = connect(config, user_agent="magos/1.0 (test)", observer=observe)
+        transport = connect(config, user_agent="magos/1.0 (test)", observer=observe, clock=clock)
         try:
             yield transport
         finally:
@@ -235,6 +246,17 @@ def test_no_connection_means_nothing_was_sent(authority: Authority) -> None:
     asyncio.run(main())
 
 
+def test_certificates_unusable_from_the_start_are_said_to_be_so(authority: Authority) -> None:
+    async def main() -> None:
+        tls = TlsSource(authority=authority.pem, certificate=authority.client("x")[0], key=b"not a key")
+        async with connected(answers(web.Response()), authority, tls=tls) as transport:
+            with pytest.raises(TransportError, match="certificate and key") as caught:
+                await transport.request(get())
+            assert not caught.value.sent
+
+    asyncio.run(main())
+
+
 def test_proxies_of_the_environment_are_not_used(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
@@ -355,9 +377,8 @@ def test_an_error_of_the_reader_is_not_taken_for_one_of_the_connection(authority
     asyncio.run(main())
 
 
-def test_rotated_certificates_serve_new_requests_while_old_streams_go_on(
-    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rotated_certificates_serve_new_requests_while_old_streams_go_on(authority: Authority, tmp_path: Path) -> None:
+    clock = SetClock()
     certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
     release = asyncio.Event()
 
@@ -382,18 +403,21 @@ def test_rotated_certificates_serve_new_requests_while_old_streams_go_on(
     async def main() -> None:
         install("first")
         tls = TlsSource(authority=authority.pem, certificate=certificate, key=key)
-        async with connected(handler, authority, tls=tls) as transport:
+        async with connected(handler, authority, tls=tls, clock=clock) as transport:
             async with transport.stream(get("/watch", lane=Lane.WATCH)) as stream:
                 assert await anext(stream.chunks) == b"begin "
                 assert (await transport.request(get())).body == b"first.test"
                 install("second")
                 assert (await transport.request(get())).body == b"first.test"
-                monkeypatch.setattr(http, "RELOAD_SECONDS", 0.0)
+                clock.seconds += 300
                 assert (await transport.request(get())).body == b"second.test"
                 release.set()
                 assert [chunk async for chunk in stream.chunks] == [b"first.test"]
-            key.write_bytes(b"not a key")
-            with pytest.raises(TransportError, match="certificate and key"):
-                await transport.request(get())
+            clock.seconds += 300
+            key.write_bytes(b"half-way through a rotation")
+            assert (await transport.request(get())).body == b"second.test"
+            install("third")
+            clock.seconds += 10
+            assert (await transport.request(get())).body == b"third.test"
 
     asyncio.run(main())
