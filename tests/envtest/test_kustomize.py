@@ -94,6 +94,14 @@ ALLOWED: list[tuple[str, str, str]] = [
         )
     ),
     *(
+        ("magos-variableset", request, "team-a")
+        for request in (
+            *_each(_READ, "variablesets.magosproject.io", "secrets", "configmaps"),
+            *_each("get patch update", "variablesets.magosproject.io/status"),
+            *_each("create patch", "events.events.k8s.io"),
+        )
+    ),
+    *(
         ("magos-rollout", request, "team-a")
         for request in (
             *_each(_READ, "rollouts.magosproject.io"),
@@ -104,7 +112,7 @@ ALLOWED: list[tuple[str, str, str]] = [
     ),
     *(
         (f"magos-{name}", request, _SYSTEM)
-        for name in ("workspace", "project", "rollout")
+        for name in ("workspace", "project", "rollout", "variableset")
         for request in (
             "create leases.coordination.k8s.io",
             *_each("get update patch", f"leases.coordination.k8s.io={name}-controller"),
@@ -138,6 +146,15 @@ DENIED: list[tuple[str, str, str]] = [
             *_each(f"{_READ} {_WRITE}", "jobs.batch", "secrets", "pods", "configmaps", "persistentvolumeclaims"),
         )
     ),
+    *(
+        ("magos-variableset", request, "team-a")
+        for request in (
+            *_each(_WRITE, "variablesets.magosproject.io", "secrets", "configmaps"),
+            *_each(f"{_READ} {_WRITE}", *_MAGOS, "jobs.batch", "pods", "persistentvolumeclaims"),
+            *_each("create", "pods/exec", "serviceaccounts/token"),
+        )
+    ),
+    ("magos-variableset", "update leases.coordination.k8s.io=workspace-controller", _SYSTEM),
     *(
         ("magos-rollout", request, "team-a")
         for request in (
@@ -187,6 +204,7 @@ def test_the_controllers_pods_are_admitted_under_restricted(deployed: Cluster) -
         "magos-workspace",
         "magos-project",
         "magos-rollout",
+        "magos-variableset",
     }
     for item in deployments:
         template = item["spec"]["template"]

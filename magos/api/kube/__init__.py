@@ -16,12 +16,14 @@ from magos.api.kube.batch import (
     PodTemplateSpec,
 )
 from magos.api.kube.config import (
+    CONFIG_MAP_METADATA,
     CONFIG_MAPS,
     NAMESPACES,
     SECRET_METADATA,
     SECRETS,
     SERVICE_ACCOUNTS,
     ConfigMap,
+    ConfigMapMetadata,
     Namespace,
     Secret,
     SecretMetadata,
@@ -87,6 +89,7 @@ from magos.api.kube.volumes import (
 __all__ = [
     # kinds
     "CONFIG_MAPS",
+    "CONFIG_MAP_METADATA",
     "EVENTS",
     "JOBS",
     "LEASES",
@@ -108,6 +111,7 @@ __all__ = [
     "PodTemplateSpec",
     # configuration and accounts
     "ConfigMap",
+    "ConfigMapMetadata",
     "Namespace",
     "Secret",
     "SecretMetadata",

@@ -1,7 +1,8 @@
 """ConfigMaps, Secrets, ServiceAccounts and Namespaces (``core/v1``).
 
 Secrets may be watched only as ``SECRET_METADATA``; their values are read by name, used and forgotten. The text form of
-a ``Secret`` never shows a value.
+a ``Secret`` never shows a value. The metadata forms leave out annotations, because kubectl keeps whole manifests there,
+values included.
 """
 
 from collections.abc import Mapping
@@ -12,11 +13,13 @@ from magos.api.meta import Kind, ObjectMeta
 
 __all__ = [
     "CONFIG_MAPS",
+    "CONFIG_MAP_METADATA",
     "NAMESPACES",
     "SECRETS",
     "SECRET_METADATA",
     "SERVICE_ACCOUNTS",
     "ConfigMap",
+    "ConfigMapMetadata",
     "Namespace",
     "Secret",
     "SecretMetadata",
@@ -33,10 +36,22 @@ class ConfigMap(Struct, frozen=True, gc=False, rename="camel", omit_defaults=Tru
     immutable: bool | None = None
 
 
+class MetaWithoutAnnotations(ObjectMeta, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+    """Object metadata whose annotations are skipped while decoding, so that they are always empty here."""
+
+    annotations: Mapping[str, str] = field(default_factory=dict, name="")
+
+
+class ConfigMapMetadata(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+    """That a ConfigMap exists, with labels and resourceVersion, but not what is in it."""
+
+    metadata: MetaWithoutAnnotations
+
+
 class SecretMetadata(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """That a Secret exists, with labels and resourceVersion, but not what is in it."""
 
-    metadata: ObjectMeta
+    metadata: MetaWithoutAnnotations
 
 
 class Secret(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
@@ -72,6 +87,9 @@ class Namespace(Struct, frozen=True, gc=False, rename="camel", omit_defaults=Tru
 
 
 CONFIG_MAPS = Kind(group="", version="v1", plural="configmaps", name="ConfigMap", type=ConfigMap)
+CONFIG_MAP_METADATA = Kind(
+    group="", version="v1", plural="configmaps", name="ConfigMap", type=ConfigMapMetadata, metadata_only=True
+)
 NAMESPACES = Kind(group="", version="v1", plural="namespaces", name="Namespace", type=Namespace, namespaced=False)
 SECRETS = Kind(group="", version="v1", plural="secrets", name="Secret", type=Secret)
 SECRET_METADATA = Kind(group="", version="v1", plural="secrets", name="Secret", type=SecretMetadata, metadata_only=True)

@@ -4,6 +4,7 @@ import base64
 from typing import Any
 
 import msgspec
+import pytest
 
 from magos.api import kube
 from magos.api.kube import (
@@ -139,11 +140,19 @@ def test_an_exit_code_of_zero_is_written() -> None:
 
 def test_every_kind_is_exported_and_addressed() -> None:
     kinds = [value for name in kube.__all__ if isinstance(value := getattr(kube, name), Kind)]
-    assert len(kinds) == 12
+    assert len(kinds) == 13
     assert {kind.api_version for kind in kinds} == {
         "v1",
         "batch/v1",
         "coordination.k8s.io/v1",
         "events.k8s.io/v1",
     }
-    assert [kind.name for kind in kinds if kind.metadata_only] == ["Secret"]
+    assert [kind.name for kind in kinds if kind.metadata_only] == ["ConfigMap", "Secret"]
+
+
+@pytest.mark.parametrize("kind", [kube.SECRET_METADATA, kube.CONFIG_MAP_METADATA])
+def test_metadata_forms_keep_no_annotation_because_kubectl_writes_whole_manifests_there(kind: Kind[Any]) -> None:
+    wire = b'{"metadata":{"name":"a","resourceVersion":"5","labels":{"l":"v"},"annotations":{"last":"CANARY"}}}'
+    found = msgspec.json.decode(wire, type=kind.type)
+    assert (found.metadata.name, found.metadata.resource_version, found.metadata.labels) == ("a", "5", {"l": "v"})
+    assert "CANARY" not in repr(found)

@@ -1,0 +1,109 @@
+"""What a VariableSet is judged by: itself, its sources as just read, and what the process remembers of them."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from msgspec import Struct, field
+
+from magos.api.kube import CONFIG_MAP_METADATA, SECRET_METADATA
+from magos.api.variableset import VARIABLESETS, SourceKind, VariableSet
+from magos.reconcilers.variableset.sources import (
+    Memory,
+    Remembered,
+    SourceContent,
+    SourceKey,
+    SourceReport,
+    recognise,
+    wanted_keys,
+)
+from magos.runtime.decision import ProbeFailure, Request, View
+
+__all__ = ["BY_SOURCE", "Observation", "observe", "source_index", "source_probe"]
+
+BY_SOURCE = "source"
+"""Index of VariableSets that the app must provide: one ``source_index`` for each source a set refers to."""
+
+
+def source_index(namespace: str, source: SourceKey) -> str:
+    """Return the index value under which the sets that refer to ``source`` are filed."""
+    return f"{namespace}/{source.kind}/{source.name}"
+
+
+class Observation(Struct, frozen=True, kw_only=True):
+    """One VariableSet and its sources.
+
+    ``wanted`` are the sources and keys of its spec. ``current`` are those whose state is known now: read just before
+    this pass, or remembered for exactly the version that the cache shows. ``remembered`` is the memory as it was.
+    """
+
+    now: datetime
+    variable_set: VariableSet | None
+    wanted: Mapping[SourceKey, tuple[str, ...]] = field(default_factory=dict)
+    current: Memory = field(default_factory=dict)
+    remembered: Memory = field(default_factory=dict)
+    failure: ProbeFailure | None = None
+
+    @property
+    def unread(self) -> tuple[SourceKey, ...]:
+        """The sources that have to be read before the set can be judged."""
+        return tuple(source for source in self.wanted if source not in self.current)
+
+    @property
+    def recollection(self) -> Memory:
+        """What the process should remember after this pass: only what the set still refers to."""
+        return {source: known for source, known in {**self.remembered, **self.current}.items() if source in self.wanted}
+
+
+def source_probe(namespace: str, source: SourceKey, keys: tuple[str, ...]) -> SourceContent:
+    """Return the question for one source."""
+    return SourceContent(namespace, source.kind, source.name, keys)
+
+
+def observe(request: Request, view: View, now: datetime, remembered: Memory) -> Observation:
+    """Collect what the VariableSet named by ``request`` is judged by."""
+    found = view.get(VARIABLESETS, request.namespace, request.name)
+    if found is None:
+        return Observation(now=now, variable_set=None)
+    wanted = wanted_keys(found.spec)
+    current: dict[SourceKey, Remembered] = {}
+    failure = None
+    for source, keys in wanted.items():
+        before = remembered.get(source)
+        fact = view.fact(source_probe(request.namespace, source, keys))
+        if fact is not None and fact.failure is not None:
+            failure = failure or fact.failure
+        elif fact is not None:
+            current[source] = recognise(fact.value, before, _version_in_status(found, source, fact.value))
+        elif before is not None and _still_so(view, request.namespace, source, keys, before.report):
+            current[source] = before
+    return Observation(
+        now=now,
+        variable_set=found,
+        wanted=wanted,
+        current=current,
+        remembered=remembered,
+        failure=failure,
+    )
+
+
+def _still_so(view: View, namespace: str, source: SourceKey, keys: tuple[str, ...], report: SourceReport) -> bool:
+    """Tell whether the cache shows the version that was read, and every key was asked for then."""
+    if report.forbidden or not all(key in report.contents for key in keys):
+        return False
+    if source.kind is SourceKind.SECRET:
+        secret = view.get(SECRET_METADATA, namespace, source.name)
+        version = secret.metadata.resource_version if secret is not None else ""
+    else:
+        config_map = view.get(CONFIG_MAP_METADATA, namespace, source.name)
+        version = config_map.metadata.resource_version if config_map is not None else ""
+    return version == report.resource_version
+
+
+def _version_in_status(found: VariableSet, source: SourceKey, report: SourceReport) -> str:
+    """Return the content version that status has for this very state of set and source, else an empty text."""
+    if found.status.observed_generation != found.metadata.generation:
+        return ""  # the keys that status speaks about may be others
+    for each in found.status.sources:
+        if (each.kind, each.name, each.resource_version) == (source.kind, source.name, report.resource_version):
+            return each.content_version
+    return ""
