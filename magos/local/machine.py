@@ -37,7 +37,7 @@ from magos.runtime.http import connect
 __all__ = ["CONTROLLERS", "STATE_FOLDER", "SYSTEM_NAMESPACE", "Machine", "MachineAssets", "machine", "machine_assets"]
 
 SYSTEM_NAMESPACE = "magos-system"
-CONTROLLERS = ("workspace", "project", "rollout")
+CONTROLLERS = ("workspace", "project", "rollout", "variableset")
 """The controllers that exist; each is a program ``magos-<name>-controller``."""
 
 STATE_FOLDER = Path("/workspace-data/state")
