@@ -4,6 +4,7 @@ Everything runs on one virtual loop. What a pod does is told by a script; what w
 ledger, so that a test can say what must never have happened.
 """
 
+import contextlib
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -23,6 +24,7 @@ from magos.apps.project_composition import project_controller
 from magos.apps.workspace_composition import workspace_controller
 from magos.ids import digest_of
 from magos.reconcilers.workspace.settings import WorkspaceSettings
+from magos.runtime.client import ApiError
 from magos.runtime.manager import ControllerApp, Manager
 from magos.runtime.settings import Settings
 from tests.sim.apiserver import Served, SimApiServer
@@ -60,14 +62,18 @@ class Node:
 
     async def run(self) -> None:
         """Work for ever."""
-        client = self.world.server.client("node")
         while True:
-            for job in (await client.list_all(JOBS)).items:
-                if not job.ended and job.metadata.deletion_timestamp is None:
-                    await self._one(job)
-            for pod in (await client.list_all(PODS)).items:
-                await self._pod(pod)
+            with contextlib.suppress(ApiError):  # faults of the server strike the node, too; it looks again
+                await self._look()
             await anyio.sleep(_TICK)
+
+    async def _look(self) -> None:
+        client = self.world.server.client("node")
+        for job in (await client.list_all(JOBS)).items:
+            if not job.ended and job.metadata.deletion_timestamp is None:
+                await self._one(job)
+        for pod in (await client.list_all(PODS)).items:
+            await self._pod(pod)
 
     async def _one(self, job: Job) -> None:
         client = self.world.server.client("node")
@@ -101,8 +107,11 @@ class Node:
         client = self.world.server.client("node")
         meta, now = pod.metadata, self.world.clock.monotonic()
         ran = next((each for each in self.ran if each.run_id == meta.labels[RUN_ID] and _is(each, pod)), None)
-        if pod.status.phase == "Pending" and meta.deletion_timestamp is None:
-            self.ran.append(Ran(meta.labels[WORKSPACE], meta.labels[RUN_ID], JobType(meta.labels[JOB_TYPE]), now))
+        if ran is not None and pod.ended and ran.ended is None:
+            ran.ended = now  # said so already, but the answer was lost
+        elif pod.status.phase == "Pending" and meta.deletion_timestamp is None:
+            if ran is None:
+                self.ran.append(Ran(meta.labels[WORKSPACE], meta.labels[RUN_ID], JobType(meta.labels[JOB_TYPE]), now))
             fetch = {
                 "name": "fetch",
                 "state": {"running": {}},
@@ -203,6 +212,10 @@ class World:
     def phase(self, name: str) -> str:
         found = self.workspace(name)
         return str(found.status.phase or "") if found is not None else "gone"
+
+    def observed_revision(self, name: str) -> str:
+        found = self.workspace(name)
+        return found.status.observed_revision if found is not None else ""
 
     def jobs(self) -> list[Json]:
         return self.server.store.items(self.server.resource("jobs.batch"), NAMESPACE)
