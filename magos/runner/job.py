@@ -8,13 +8,16 @@ import msgspec
 
 from magos.api.names import JobType
 from magos.api.reasons import Reason
-from magos.api.result import Outcome, Result
+from magos.api.result import Outcome, PolicyCount, Result, ViolationAction
 from magos.runner.config import JobConfig
 from magos.runner.context import Context
 from magos.runner.files import read_limited
 from magos.runner.outcome import StageFailed, exit_code
 from magos.runner.planfile import file_digest
 from magos.runner.planjson import read_plan_json
+from magos.runner.policies import evaluate_policies, violations_message
+from magos.runner.policyfiles import mounted_policies
+from magos.runner.policyreport import Verdict
 from magos.runner.status import Stage, first_failure, read_status
 
 __all__ = ["evaluate", "failed"]
@@ -60,7 +63,8 @@ def failed(result: Result, reason: Reason, message: str) -> Result:
 def _planned(config: JobConfig, context: Context, result: Result) -> Result:
     paths = context.paths
     try:
-        content = read_plan_json(read_limited(paths.plan_json, _LARGEST_PLAN_JSON))
+        plan = read_limited(paths.plan_json, _LARGEST_PLAN_JSON)
+        content = read_plan_json(plan)
         digest = file_digest(paths.inside(config.run.plan_file))
     except (OSError, ValueError) as error:
         raise StageFailed(
@@ -68,17 +72,31 @@ def _planned(config: JobConfig, context: Context, result: Result) -> Result:
             f"the plan cannot be read back: {error}; check the {config.run.distribution} version and who writes to the"
             " pod's volumes",
         ) from error
-    _refuse_policies(config, context)
-    return msgspec.structs.replace(result, plan_digest=digest, has_changes=content.has_changes, changes=content.changes)
+    result = msgspec.structs.replace(
+        result, plan_digest=digest, has_changes=content.has_changes, changes=content.changes
+    )
+    policies = mounted_policies(paths.policies, config.policies_digest)
+    if config.policy_selector is not None:
+        selector = config.policy_selector or "(all policies)"
+        context.journal.say(f"policies selected by {selector}: {len(policies)}")
+    if not policies:
+        return result
+    result = msgspec.structs.replace(result, policies=PolicyCount(selected=len(policies)))
+    try:
+        return _judged(result, evaluate_policies(policies, plan, config.run, context))
+    except StageFailed as error:
+        return failed(result, error.reason, error.message)
 
 
-def _refuse_policies(config: JobConfig, context: Context) -> None:
-    mounted = context.paths.policies
-    present = mounted.is_dir() and any(not entry.name.startswith(".") for entry in mounted.iterdir())
-    if config.policies_digest or present:
-        raise StageFailed(
-            Reason.POLICY_EVALUATION_FAILED,
-            f"policies are selected for Workspace {config.run.namespace}/{config.run.workspace} (selector"
-            f" {config.policy_selector!r}), and this runner cannot evaluate policies; nothing is applied. Use a runner"
-            " image that can, or set spec.validation to {} on the Workspace",
-        )
+def _judged(result: Result, verdict: Verdict) -> Result:
+    violations = verdict.violations
+    result = msgspec.structs.replace(
+        result,
+        policies=msgspec.structs.replace(result.policies, evaluated=verdict.evaluated),
+        violations=violations,
+        violations_total=len(violations),
+        warnings=(*result.warnings, *verdict.warnings),
+    )
+    if all(violation.action is ViolationAction.AUDIT for violation in violations):
+        return result
+    return failed(result, Reason.POLICY_VIOLATION, violations_message(violations))

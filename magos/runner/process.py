@@ -5,6 +5,7 @@ journal. When it has ended, everything it left running is ended too. On a stop r
 SIGINT and up to ``patience`` seconds; then everything is killed.
 """
 
+import math
 import os
 import select
 import signal
@@ -26,12 +27,17 @@ _CHUNK: Final = 64 * 1024
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """What to run. ``patience``: seconds from a stop request to the kill. ``stdout``: a descriptor, else the log."""
+    """What to run.
+
+    ``patience``: seconds from a stop request to the kill. ``limit``: seconds from the start to the kill, if any.
+    ``stdout``: a descriptor, else the log.
+    """
 
     arguments: Sequence[str]
     directory: Path
     environment: Mapping[str, str]
     patience: float
+    limit: float = math.inf
     stdout: int | None = None
 
 
@@ -84,30 +90,33 @@ class Supervisor:
             )
         finally:
             os.close(write_end)
-        code = self._wait(process.pid, command.patience, read_end)
+        code = self._wait(process.pid, command, read_end)
         process.returncode = code  # it has been reaped here, together with the orphans
         self._end_leftovers(polite=2.0)
         return code
 
-    def _wait(self, pid: int, patience: float, output: int) -> int:
+    def _wait(self, pid: int, command: Command, output: int) -> int:
         """Pass output on until the process ``pid`` has ended; return its exit code."""
         asked = False
+        deadline = monotonic() + command.limit
         sources = [output, self._termination.wakeup]
         while True:
             ended = reap()
             if pid in ended:
                 return ended[pid]
             requested = self._termination.requested_at
-            remaining = None if requested is None else requested + patience - monotonic()
-            if remaining is not None and not asked:
+            if requested is not None:
+                deadline = min(deadline, requested + command.patience)
+            remaining = deadline - monotonic()
+            if requested is not None and not asked:
                 self._journal.say("stop requested: asking the tool to finish (SIGINT)")
                 os.kill(pid, signal.SIGINT)
                 asked = True
-            if remaining is not None and remaining <= 0:
+            if remaining <= 0:
                 self._journal.say("the tool did not finish in time: killing it")
                 os.kill(pid, signal.SIGKILL)
                 remaining = 1.0
-            ready, _, _ = select.select(sources, [], [], remaining)
+            ready, _, _ = select.select(sources, [], [], None if remaining == math.inf else remaining)
             self._clear_wakeup()
             if output in ready and not self._pass_on(output):
                 sources = [self._termination.wakeup]
