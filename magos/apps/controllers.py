@@ -3,6 +3,7 @@
 Whatever is wrong with a flag or a variable is one line on stderr that names it, and exit code 2.
 """
 
+import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,7 @@ from magos.runtime.process import run_controllers
 from magos.runtime.settings import add_common_flags, common_settings, flag_parser
 from magos.version import VERSION
 
-__all__ = ["Build", "run_program"]
+__all__ = ["Build", "run_program", "run_program_with_flags"]
 
 Build = Callable[[Assembly], Sequence[ControllerSpec]]
 
@@ -26,16 +27,26 @@ def run_program(name: str, prepare: Callable[[Mapping[str, str]], Build]) -> int
 
     ``prepare`` reads what the program alone is told by the environment, and returns what builds its controllers.
     """
+    return run_program_with_flags(name, lambda _parser: None, lambda environ, _flags: prepare(environ))
+
+
+def run_program_with_flags(
+    name: str,
+    add_flags: Callable[[argparse.ArgumentParser], None],
+    prepare: Callable[[Mapping[str, str], argparse.Namespace], Build],
+) -> int:
+    """Do the same for a program with flags of its own, which ``prepare`` is given too."""
     environ = dict(os.environ)
     parser = flag_parser(f"magos-{name}-controller")
     add_common_flags(parser)
+    add_flags(parser)
     parser.add_argument("--kubeconfig", default=None, metavar="FILE", help="default: $KUBECONFIG or the pod")
     try:
         flags = parser.parse_args(sys.argv[1:])
         settings = common_settings(
             flags, namespace=environ.get("POD_NAMESPACE", ""), identity=environ.get("HOSTNAME", "")
         )
-        build = prepare(environ)
+        build = prepare(environ, flags)
         connection = load_config(flags.kubeconfig, environ=environ)
     except ConfigurationError as error:
         print(" ".join(str(error).split()), file=sys.stderr)

@@ -1,0 +1,125 @@
+"""Which credentials a namespace has for a repository, exactly as the runner gets them (spec §5.3).
+
+Values are read where they are used and forgotten at once. What is kept are fingerprints: keyed hashes that are equal
+for equal credentials within this process and worth nothing outside of it.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Iterable
+
+import anyio
+import msgspec
+from msgspec import Struct
+
+from magos.api.kube import SECRETS, Secret
+from magos.api.labels import REPOSITORY, SECRET_TYPE
+from magos.git.credentials import ANONYMOUS as NO_CREDENTIALS
+from magos.git.credentials import Credentials
+from magos.ids import Digest, digest_of
+from magos.reconcilers.refwatcher.watch import ANONYMOUS, Access, RepositoryAccess, Version
+from magos.runtime.client import ApiClient
+
+__all__ = ["AccessReader", "SecretProblem", "credentials_of"]
+
+SELECTOR = f"{SECRET_TYPE}={REPOSITORY}"
+
+
+class SecretProblem(ValueError):
+    """The repository Secret cannot be used; the text names it, what is wrong and what to do."""
+
+
+class _Known(Struct, frozen=True):
+    """What the Secrets of a namespace said when the caches had these versions of them, by the hash of ``repoURL``."""
+
+    versions: tuple[Version, ...]
+    accesses: dict[Digest, Access]
+
+
+class AccessReader:
+    """The probe handler for ``RepositoryAccess``, and the reader of values for a poll. One per process."""
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(32)
+        self._known: dict[str, _Known] = {}
+        self._locks: dict[str, anyio.Lock] = {}
+
+    async def __call__(self, probe: RepositoryAccess, client: ApiClient) -> Access:
+        """Return the access; the Secrets of a namespace are read once for each change of them."""
+        async with self._locks.setdefault(probe.namespace, anyio.Lock()):
+            known = self._known.get(probe.namespace)
+            if known is None or known.versions != probe.versions:
+                page = await client.list_all(SECRETS, probe.namespace, selector=SELECTOR)
+                known = _Known(probe.versions, self._accesses(page.items))
+                self._known[probe.namespace] = known
+        return known.accesses.get(digest_of(probe.repo_url.encode()), ANONYMOUS)
+
+    async def read(self, client: ApiClient, namespace: str, access: Access) -> Credentials | None:
+        """Return the values behind ``access``, None if they are not there any more.
+
+        The Secrets are listed by name: RefWatcher may list and watch, but not get.
+        """
+        if not access.fingerprint:
+            return NO_CREDENTIALS
+        page = await client.list_all(
+            SECRETS, namespace, selector=SELECTOR, field_selector=f"metadata.name={access.secret}"
+        )
+        for secret in page.items:
+            credentials = credentials_of(secret)
+            if self._fingerprint(credentials) == access.fingerprint:
+                return credentials
+        return None
+
+    def _accesses(self, found: Iterable[Secret]) -> dict[Digest, Access]:
+        accesses: dict[Digest, Access] = {}
+        for secret in sorted(found, key=_age):
+            url = secret.data.get("repoURL")
+            if url is not None:
+                accesses.setdefault(digest_of(url), self._access(secret))
+        return accesses
+
+    def _access(self, secret: Secret) -> Access:
+        name = secret.metadata.name
+        try:
+            fingerprint = self._fingerprint(credentials_of(secret))
+        except SecretProblem as problem:
+            return Access(fingerprint=f"unusable:{secret.metadata.uid}", secret=name, problem=str(problem))
+        return Access(fingerprint=fingerprint, secret=name if fingerprint else "")
+
+    def _fingerprint(self, credentials: Credentials) -> str:
+        if credentials == NO_CREDENTIALS:
+            return ""
+        return hashlib.blake2b(msgspec.json.encode(credentials), key=self._key, digest_size=16).hexdigest()
+
+
+def credentials_of(secret: Secret) -> Credentials:
+    """Return what a repository Secret says; raise ``SecretProblem`` for what the runner would not get either."""
+    values = {key: _text(secret, key) for key in secret.data if key != "repoURL"}
+    credentials = Credentials(
+        ssh_private_key=values.get("sshPrivateKey") or None,
+        username=values.get("username") or None,
+        password=values.get("password") or None,
+        known_hosts=values.get("known_hosts") or None,
+        ca_bundle=values.get("caBundle") or None,
+        insecure_ignore_host_key=values.get("insecureIgnoreHostKey") == "true",
+    )
+    if credentials.username and not (credentials.password or credentials.ssh_private_key):
+        raise SecretProblem(
+            f"repository Secret {secret.metadata.name} has the key username but no password;"
+            " add the key password, or remove username for anonymous access"
+        )
+    return credentials
+
+
+def _text(secret: Secret, key: str) -> str:
+    try:
+        return secret.data[key].decode()
+    except UnicodeDecodeError:
+        raise SecretProblem(
+            f"key {key} of repository Secret {secret.metadata.name} is not text (UTF-8); correct it"
+        ) from None
+
+
+def _age(secret: Secret) -> tuple[str, str]:
+    """The oldest wins, then the name: RFC 3339 in UTC sorts as text."""
+    return secret.metadata.creation_timestamp or "", secret.metadata.name

@@ -1,0 +1,147 @@
+"""Carries out the schedule: one task per listing, woken when something is due, and results handed to the controller.
+
+Nothing is written here. What a poll told is judged by the same function as in a pass; where it decides something, the
+Workspace's pass is woken and carries it out, with everything a pass has: fence, conditional writes, retries.
+"""
+
+import random
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Protocol
+
+import anyio
+import anyio.abc
+import structlog
+
+from magos.api.workspace import Workspace
+from magos.reconcilers.refwatcher.machine import Heard, Observation, PollResult, judge, reconcile
+from magos.reconcilers.refwatcher.schedule import Limits, Listing, Poll, Schedule
+from magos.reconcilers.refwatcher.watch import Watch
+from magos.runtime.apierror import ApiError
+from magos.runtime.clock import Clock
+from magos.runtime.decision import Decision
+from magos.runtime.sources import Bell
+from magos.runtime.workqueue import Key
+
+__all__ = ["Lister", "PollObserver", "Poller", "nothing_to_do"]
+
+Lister = Callable[[Poll], Awaitable[Listing]]
+FindWorkspace = Callable[[str, str], Workspace | None]
+
+_log = structlog.get_logger(__name__)
+
+
+class PollObserver(Protocol):
+    """Is told of every listing and of what it meant for each Workspace, synchronously."""
+
+    def listed(self, seconds: float) -> None:
+        """A listing took this long, credentials and queueing for threads included."""
+        ...
+
+    def judged(self, key: Key, result: PollResult) -> None:
+        """A Workspace has heard something."""
+        ...
+
+
+class _Unobserved:
+    def listed(self, seconds: float) -> None:
+        """Nobody watches."""
+
+    def judged(self, key: Key, result: PollResult) -> None:
+        """Nobody watches."""
+
+
+class Poller:
+    """The registry and its workers; everything but ``run`` is synchronous and belongs on the loop."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        lister: Lister,
+        find: FindWorkspace,
+        bell: Bell,
+        *,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        self.schedule = Schedule(limits)
+        self.observer: PollObserver = _Unobserved()
+        self._lister = lister
+        self._find = find
+        self._bell = bell
+        self._clock = clock
+        self._rng = rng
+        self._changed = anyio.Event()
+
+    def track(self, key: Key, watch: Watch) -> None:
+        """Poll a Workspace as ``watch`` says."""
+        self.schedule.track(key, watch, self._clock.monotonic(), self._rng.random())
+        self._changed.set()
+
+    def drop(self, key: Key) -> None:
+        """Poll a Workspace no more."""
+        if key in self.schedule:
+            self.schedule.drop(key)
+            self._changed.set()
+
+    def heard(self, key: Key) -> Heard | None:
+        """Return what was heard for a Workspace and is not dealt with yet."""
+        return self.schedule.heard(key)
+
+    def settle(self, key: Key) -> None:
+        """Nothing is left to do about what was heard."""
+        self.schedule.settle(key)
+
+    async def run(self) -> None:
+        """Poll for ever."""
+        async with anyio.create_task_group() as group:
+            while True:
+                self._changed = anyio.Event()
+                self._start_due(group)
+                due = self.schedule.next_due()
+                pause = None if due is None else max(due - self._clock.monotonic(), 0.0)
+                with anyio.move_on_after(pause):
+                    await self._changed.wait()
+
+    def _start_due(self, group: anyio.abc.TaskGroup) -> None:
+        while (poll := self.schedule.take(self._clock.monotonic())) is not None:
+            group.start_soon(self._poll, poll, name=f"poll of {len(poll.members)} workspaces")
+
+    async def _poll(self, poll: Poll) -> None:
+        began = self._clock.monotonic()
+        listing = await self._list(poll)
+        now = self._clock.monotonic()
+        self.observer.listed(now - began)
+        told = self.schedule.finish(poll, listing, now)
+        self._changed.set()
+        at = self._clock.now()
+        for name in told:
+            self._hand_over(Key(*name), at)
+
+    async def _list(self, poll: Poll) -> Listing:
+        """Return the answer; without one the source is asked again soon, and nobody has heard anything."""
+        example = min(poll.members)
+        try:
+            return await self._lister(poll)
+        except ApiError as error:
+            _log.warning(
+                "credentials cannot be read", namespace=poll.namespace, secret=poll.access.secret, error=error.message
+            )
+        except Exception:  # noqa: BLE001 - no source ends the polling of the others
+            _log.exception("poll raised", namespace=example[0], name=example[1])
+        return Listing()
+
+    def _hand_over(self, key: Key, at: datetime) -> None:
+        heard, workspace = self.schedule.heard(key), self._find(*key)
+        if heard is None or workspace is None:
+            return
+        self.observer.judged(key, judge(workspace, heard))
+        if nothing_to_do(reconcile(Observation(now=at, workspace=workspace, heard=heard))):
+            self.schedule.settle(key)
+        else:
+            self._bell.ring(key)
+
+
+def nothing_to_do(decision: Decision) -> bool:
+    """Tell whether a decision writes nothing."""
+    return decision.status is None and not decision.effects

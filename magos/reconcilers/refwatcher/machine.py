@@ -1,0 +1,161 @@
+"""What the answer of a poll means for one Workspace: the RefWatcher's only writes.
+
+1. A commit that differs from the known one in whatever direction is written as DR together with its source key, on the
+   condition that the Workspace is the one that was judged; on a conflict the same answer is judged anew.
+2. An answer is judged until nothing is left to do, then never again: what others write between two polls stands.
+3. ``SourceUnreachable`` is set after three errors in a row and removed by the first success, or when nothing is polled
+   any more. All other conditions are kept.
+"""
+
+from datetime import datetime
+from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from magos.api.annotations import DETECTED_REVISION, DETECTED_SOURCE
+from magos.api.conditions import ConditionType, Wanted, find, merge, shorten
+from magos.api.meta import Condition
+from magos.api.workspace import WORKSPACES, Workspace
+from magos.reconcilers.revisions import applied_revision, detected_revision, source_of
+from magos.runtime.decision import Decision, Event, EventType, Outcome, PatchAnnotations, StatusPatch
+
+__all__ = ["TOLERATED_ERRORS", "Failure", "Heard", "Observation", "PollResult", "judge", "reconcile"]
+
+TOLERATED_ERRORS = 2
+"""Errors in a row that are not worth a condition."""
+
+_OWNED = frozenset({ConditionType.SOURCE_UNREACHABLE})
+
+
+class Failure(Struct, frozen=True):
+    """Why a poll told nothing: a reason of spec §6.7 and a message for people."""
+
+    reason: str
+    message: str
+
+
+class Heard(Struct, frozen=True, kw_only=True):
+    """What the last poll of a Workspace told: a commit or a failure; ``errors`` counts failures in a row."""
+
+    sha: str = ""
+    failure: Failure | None = None
+    errors: int = 0
+
+
+class PollResult(StrEnum):
+    """What a poll meant for a Workspace, as counted."""
+
+    CHANGED = "changed"
+    UNCHANGED = "unchanged"
+    ERROR = "error"
+    SEEDED = "seeded"
+
+
+class Observation(Struct, frozen=True, kw_only=True):
+    """A Workspace that exists, whether it is polled, and what was heard since it was judged last."""
+
+    now: datetime
+    workspace: Workspace
+    polled: bool = True
+    heard: Heard | None = None
+
+
+def judge(workspace: Workspace, heard: Heard) -> PollResult:
+    """Compare with the known commit: a valid DR, otherwise the commit of this source that was applied last."""
+    if heard.failure is not None:
+        return PollResult.ERROR
+    known = detected_revision(workspace) or applied_revision(workspace)
+    if not known:
+        return PollResult.SEEDED
+    return PollResult.UNCHANGED if known == heard.sha else PollResult.CHANGED
+
+
+def reconcile(seen: Observation) -> Decision:
+    """Return the decision for one observation: total, deterministic and free of side effects."""
+    heard = seen.heard if seen.polled else None
+    status, complaint = _condition(seen, heard)
+    if heard is None or judge(seen.workspace, heard) not in (PollResult.CHANGED, PollResult.SEEDED):
+        return Decision(status=status, events=complaint, outcome=Outcome.DONE)
+    return Decision(
+        status=status,
+        effects=(_announcement(seen.workspace, heard.sha),),
+        events=(*complaint, _detected(seen.workspace, heard.sha)),
+        outcome=Outcome.DONE,
+    )
+
+
+def _announcement(workspace: Workspace, sha: str) -> PatchAnnotations:
+    meta = workspace.metadata
+    return PatchAnnotations(
+        kind=WORKSPACES,
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        annotations={DETECTED_REVISION: sha, DETECTED_SOURCE: source_of(workspace)},
+        resource_version=meta.resource_version,
+    )
+
+
+def _condition(seen: Observation, heard: Heard | None) -> tuple[StatusPatch | None, tuple[Event, ...]]:
+    """Return the write that brings ``SourceUnreachable`` up to date, and the Event if it comes into being."""
+    workspace = seen.workspace
+    old = workspace.status.conditions
+    present = find(old, ConditionType.SOURCE_UNREACHABLE)
+    wanted: list[Wanted] = []
+    if heard is not None and heard.failure is not None:
+        if heard.errors <= TOLERATED_ERRORS:
+            return None, ()
+        wanted.append(
+            Wanted(
+                type=ConditionType.SOURCE_UNREACHABLE,
+                status="True",
+                reason=heard.failure.reason,
+                message=shorten(heard.failure.message),
+            )
+        )
+    elif heard is None and seen.polled:
+        return None, ()
+    if present is not None and wanted and _says(present, wanted[0]):
+        return None, ()
+    conditions = merge(old, wanted, owned=_OWNED, generation=workspace.metadata.generation, now=seen.now)
+    if conditions == old:
+        return None, ()
+    patch = StatusPatch(
+        kind=WORKSPACES,
+        namespace=workspace.metadata.namespace,
+        name=workspace.metadata.name,
+        resource_version=workspace.metadata.resource_version,
+        observed=workspace.status,
+        desired=replace(workspace.status, conditions=conditions),
+    )
+    return patch, tuple(_unreachable(workspace, each) for each in wanted if present is None)
+
+
+def _says(present: Condition, wanted: Wanted) -> bool:
+    """Tell whether the condition is up to date; a generation that moved on is not worth a write."""
+    return (present.status, present.reason, present.message) == (wanted.status, wanted.reason, wanted.message)
+
+
+def _detected(workspace: Workspace, sha: str) -> Event:
+    target = workspace.spec.source.target_revision
+    return _event(workspace, EventType.NORMAL, "RevisionDetected", f"{target} is at {sha}.")
+
+
+def _unreachable(workspace: Workspace, wanted: Wanted) -> Event:
+    note = f"{wanted.reason}: {wanted.message}"
+    return _event(workspace, EventType.WARNING, ConditionType.SOURCE_UNREACHABLE, note)
+
+
+def _event(workspace: Workspace, type_: EventType, reason: str, note: str) -> Event:
+    meta = workspace.metadata
+    return Event(
+        regarding=WORKSPACES.ref(meta.namespace, meta.name),
+        uid=meta.uid,
+        type=type_,
+        reason=str(reason),
+        action="Poll",
+        note=note,
+        api_version=WORKSPACES.api_version,
+        resource_version=meta.resource_version,
+    )

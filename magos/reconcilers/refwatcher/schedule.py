@@ -1,0 +1,305 @@
+"""Which source is listed next, and when: registry, heap by due time and bounded queue as one pure state machine.
+
+It is told the time in seconds of any monotonic clock and the random draws; it sets no timer and asks nobody.
+
+1. A new source is first due uniformly within its interval; then an interval after each answer, the smallest among its
+   entries. After an error it is due after 30 s at the latest, but never before the server wants to be asked again.
+2. An entry whose URL or target changed has forgotten everything and is due at once. A changed interval counts from the
+   next due time on.
+3. Each entry is polled again and again for as long as it exists: a full queue or a slow server delays, nothing drops.
+4. An answer reaches all entries that were asked for and still ask the same.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Mapping
+from enum import StrEnum
+
+from msgspec import Struct, field
+
+from magos.reconcilers.refwatcher.hosts import Hosts
+from magos.reconcilers.refwatcher.machine import Failure, Heard
+from magos.reconcilers.refwatcher.watch import Access, Source, Watch
+
+__all__ = ["LONGEST_PENALTY", "LONGEST_RETRY", "SLOW", "Limits", "Listing", "Name", "Poll", "Schedule"]
+
+Name = tuple[str, str]
+"""Namespace and name of a Workspace."""
+
+LONGEST_RETRY = 30.0
+"""Seconds after which an error is looked at again at the latest."""
+
+LONGEST_PENALTY = 3600.0
+"""Seconds for which a server can ask not to be asked."""
+
+SLOW = 5.0
+"""Seconds from which on an answer is not one in good time."""
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """Listings at a time, and how many more may be queued for them."""
+
+    workers: int = 20
+    queue: int = 200
+
+
+class Poll(Struct, frozen=True, kw_only=True):
+    """One listing to be made; ``namespace`` is where the access' Secret is."""
+
+    source: Source
+    namespace: str
+    access: Access
+    members: Mapping[Name, Watch]
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """What the listing is to answer, each once."""
+        return tuple(sorted({watch.target for watch in self.members.values()}))
+
+
+class Listing(Struct, frozen=True, kw_only=True):
+    """The answer: a commit or a failure for each target, nothing at all if it was not asked after all.
+
+    ``seconds`` is how long the server took, None if it was not asked; ``retry_after`` how long it wants to be left
+    alone.
+    """
+
+    results: Mapping[str, str | Failure] = field(default_factory=dict)
+    seconds: float | None = None
+    retry_after: float = 0.0
+
+
+class _State(StrEnum):
+    WAITING = "waiting"
+    PARKED = "parked"
+    QUEUED = "queued"
+    RUNNING = "running"
+
+
+class _Group:
+    """All entries of one source."""
+
+    __slots__ = ("due", "host", "members", "not_before", "serial", "source", "state", "wanted")
+
+    def __init__(self, source: Source, host: str, due: float) -> None:
+        self.source = source
+        self.host = host
+        self.members: dict[Name, Watch] = {}
+        self.due = due
+        self.not_before = 0.0
+        self.wanted: float | None = None  # asked for while a listing is under way
+        self.state = _State.WAITING
+        self.serial = 0
+
+    @property
+    def interval(self) -> float:
+        return min(watch.interval for watch in self.members.values())
+
+
+class _Entry:
+    """One Workspace; ``pending`` is what was heard and is not dealt with yet."""
+
+    __slots__ = ("errors", "pending", "watch")
+
+    def __init__(self, watch: Watch) -> None:
+        self.watch = watch
+        self.pending: Heard | None = None
+        self.errors = 0
+
+
+class Schedule:
+    """See the module."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._entries: dict[Name, _Entry] = {}
+        self._groups: dict[Source, _Group] = {}
+        self._heap: list[tuple[float, int, _Group]] = []
+        self._queue: deque[_Group] = deque()
+        self._hosts: Hosts[_Group] = Hosts(limits.workers)
+        self._running = 0
+        self._serial = 0
+
+    # --- the registry ---------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Return the number of Workspaces that are polled."""
+        return len(self._entries)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def names(self) -> tuple[Name, ...]:
+        """Return the Workspaces that are polled."""
+        return tuple(self._entries)
+
+    @property
+    def depth(self) -> int:
+        """Sources that are queued for a worker."""
+        return len(self._queue)
+
+    @property
+    def running(self) -> int:
+        """Listings under way."""
+        return self._running
+
+    def track(self, name: Name, watch: Watch, now: float, draw: float) -> None:
+        """Poll a Workspace from now on as ``watch`` says; ``draw`` in [0, 1) decides when a new source is first due."""
+        entry = self._entries.get(name)
+        if entry is not None and entry.watch.uid != watch.uid:
+            self.drop(name)
+            entry = None
+        if entry is None:
+            self._entries[name] = _Entry(watch)
+            self._join(name, watch, now, now + draw * watch.interval)
+            return
+        before, entry.watch = entry.watch, watch
+        if not watch.same_question(before):
+            entry.pending, entry.errors = None, 0
+        if watch.source == before.source:
+            group = self._groups[watch.source]
+            group.members[name] = watch
+            if watch.target != before.target:
+                self._want(group, now)
+            return
+        self._leave(name, before)
+        self._join(name, watch, now, now)
+
+    def drop(self, name: Name) -> None:
+        """Poll a Workspace no more; it need not be known."""
+        entry = self._entries.pop(name, None)
+        if entry is not None:
+            self._leave(name, entry.watch)
+
+    def heard(self, name: Name) -> Heard | None:
+        """Return what was heard for a Workspace and is not settled."""
+        entry = self._entries.get(name)
+        return None if entry is None else entry.pending
+
+    def settle(self, name: Name) -> None:
+        """Nothing is left to do about what was heard."""
+        entry = self._entries.get(name)
+        if entry is not None:
+            entry.pending = None
+
+    # --- polling --------------------------------------------------------------------------------------------------
+
+    def next_due(self) -> float | None:
+        """Return when ``take`` may return something that it does not return now; None: not before another call."""
+        if len(self._queue) >= self._limits.queue:
+            return None
+        while self._heap and not _is_live(self._heap[0]):
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def take(self, now: float) -> Poll | None:
+        """Return a listing that is to be made now, None if there is none or every worker has one."""
+        self._admit(now)
+        while self._queue and self._running < self._limits.workers:
+            group = self._queue.popleft()
+            if not group.members:  # everybody left while it was queued
+                self._hosts.release(group.host, prompt=None)
+                self._retire(group)
+                self._admit(now)
+                continue
+            group.state, group.wanted = _State.RUNNING, None
+            self._running += 1
+            first = min(group.members)
+            return Poll(
+                source=group.source,
+                namespace=first[0],
+                access=group.members[first].access,
+                members=dict(group.members),
+            )
+        return None
+
+    def finish(self, poll: Poll, listing: Listing, now: float) -> tuple[Name, ...]:
+        """Take the answer to a listing; return the Workspaces that have heard something."""
+        group = self._groups[poll.source]
+        self._running -= 1
+        self._hosts.release(group.host, prompt=None if listing.seconds is None else listing.seconds < SLOW)
+        told = [name for name, watch in poll.members.items() if self._tell(name, watch, listing)]
+        troubled = not listing.results or any(isinstance(each, Failure) for each in listing.results.values())
+        if group.members:
+            pause = min(group.interval, LONGEST_RETRY) if troubled else group.interval
+            group.not_before = now + min(max(listing.retry_after, 0.0), LONGEST_PENALTY)
+            due = now + pause if group.wanted is None else min(now + pause, group.wanted)
+            group.wanted = None
+            self._wait(group, max(due, group.not_before))
+        else:
+            self._retire(group)
+        return tuple(told)
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _tell(self, name: Name, asked: Watch, listing: Listing) -> bool:
+        entry = self._entries.get(name)
+        result = listing.results.get(asked.target)
+        if entry is None or result is None or not entry.watch.same_question(asked):
+            return False
+        if isinstance(result, Failure):
+            entry.errors += 1
+            entry.pending = Heard(failure=result, errors=entry.errors)
+        else:
+            entry.errors = 0
+            entry.pending = Heard(sha=result)
+        return True
+
+    def _join(self, name: Name, watch: Watch, now: float, first: float) -> None:
+        group = self._groups.get(watch.source)
+        if group is None:
+            group = _Group(watch.source, watch.host, first)
+            group.members[name] = watch
+            self._groups[watch.source] = group
+            self._hosts.enter(group.host)
+            self._wait(group, first)
+            return
+        group.members[name] = watch
+        if first <= now or group.due >= now + watch.interval:
+            self._want(group, first)  # otherwise the turn of the source comes within the interval anyway
+
+    def _leave(self, name: Name, watch: Watch) -> None:
+        group = self._groups[watch.source]
+        del group.members[name]
+        if group.members or group.state in (_State.QUEUED, _State.RUNNING):
+            return
+        if group.state is _State.PARKED:
+            self._hosts.withdraw(group, group.host)
+        self._retire(group)
+
+    def _retire(self, group: _Group) -> None:
+        del self._groups[group.source]
+        self._hosts.leave(group.host)
+        group.serial = 0
+
+    def _want(self, group: _Group, when: float) -> None:
+        when = max(when, group.not_before)
+        if group.state is _State.WAITING and when < group.due:
+            self._wait(group, when)
+        elif group.state is _State.RUNNING and (group.wanted is None or when < group.wanted):
+            group.wanted = when
+
+    def _wait(self, group: _Group, due: float) -> None:
+        self._serial += 1
+        group.state, group.due, group.serial = _State.WAITING, due, self._serial
+        heapq.heappush(self._heap, (due, group.serial, group))
+
+    def _admit(self, now: float) -> None:
+        """Let what is due into the queue, as far as there is room and its server has a slot."""
+        while len(self._queue) < self._limits.queue and (parked := self._hosts.next_parked()) is not None:
+            self._enqueue(parked)
+        while (due := self.next_due()) is not None and due <= now:
+            group = heapq.heappop(self._heap)[2]
+            group.serial = 0
+            if self._hosts.take(group, group.host):
+                self._enqueue(group)
+            else:
+                group.state = _State.PARKED
+
+    def _enqueue(self, group: _Group) -> None:
+        group.state = _State.QUEUED
+        self._queue.append(group)
+
+
+def _is_live(item: tuple[float, int, _Group]) -> bool:
+    return item[2].serial == item[1]
