@@ -185,6 +185,39 @@ def test_a_conditional_write_meets_a_conflict_and_an_unconditional_one_does_not(
     run(scenario)
 
 
+def test_narrow_patches_of_two_writers_never_lose_each_other(run: Run) -> None:
+    async def scenario(server: Server) -> None:
+        client, rounds = server.client, 30
+        await client.create(THINGS, Thing(metadata=server.meta("t", annotations={"theirs": "0", "ours": "0"})))
+
+        async def flip() -> None:
+            for count in range(1, rounds + 1):
+                body = {"metadata": {"annotations": {"theirs": str(count)}}}
+                await client.patch(THINGS, server.namespace, "t", body)
+
+        async def count_up() -> None:
+            written = 0
+            while written < rounds:
+                seen = await client.get(THINGS, server.namespace, "t")
+                ours = int(seen.metadata.annotations["ours"])
+                assert ours == written
+                metadata = {"resourceVersion": seen.metadata.resource_version, "annotations": {"ours": str(ours + 1)}}
+                try:
+                    await client.patch(THINGS, server.namespace, "t", {"metadata": metadata})
+                    written += 1
+                except ApiError as error:
+                    if not error.conflict:  # then: read again, decide again
+                        raise
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(flip)
+            tasks.start_soon(count_up)
+        last = await client.get(THINGS, server.namespace, "t")
+        assert last.metadata.annotations == {"theirs": str(rounds), "ours": str(rounds)}
+
+    run(scenario)
+
+
 def test_a_write_that_changes_nothing_moves_no_version(run: Run) -> None:
     async def scenario(server: Server) -> None:
         made = await server.client.create(THINGS, Thing(metadata=server.meta("t", labels={"a": "b"}), spec={"n": 1}))

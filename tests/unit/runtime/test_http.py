@@ -3,13 +3,14 @@
 import asyncio
 import gzip
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 import trustme
 from aiohttp import web
+from blockbuster import blockbuster_ctx
 
 from magos.runtime import connections, http
 from magos.runtime.clock import Clock, SystemClock
@@ -18,6 +19,13 @@ from magos.runtime.credentials import Anonymous, Credentials, TokenFile
 from magos.runtime.http import HttpTransport, connect
 from magos.runtime.tls import TlsSource
 from magos.runtime.transport import HttpRequest, Lane, TransportError
+
+
+@pytest.fixture(autouse=True)
+def nothing_blocks_the_loop() -> Iterator[None]:
+    with blockbuster_ctx("magos"):
+        yield
+
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
