@@ -429,3 +429,23 @@ def test_rotated_certificates_serve_new_requests_while_old_streams_go_on(authori
             assert (await transport.request(get())).body == b"third.test"
 
     asyncio.run(main())
+
+
+def test_one_connection_serves_request_after_request(authority: Authority) -> None:
+    peers: set[object] = set()
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        await request.read()
+        assert request.transport is not None
+        peers.add(request.transport.get_extra_info("peername"))
+        return web.Response(status=204 if request.method == "POST" else 200)
+
+    async def main() -> None:
+        async with connected(handler, authority) as transport:
+            for lane in (Lane.WRITE, Lane.LEASE):
+                for _ in range(5):
+                    await transport.request(get(lane=lane))
+                    await transport.request(HttpRequest(method="POST", path="/x", body=b"{}", lane=lane))
+
+    asyncio.run(main())
+    assert len(peers) == 2
