@@ -318,12 +318,8 @@ def test_layers_are_the_projects_sets_and_then_the_workspaces_own() -> None:
 
 
 def test_an_apply_leaves_out_what_changed_since_the_plan_and_gives_the_rest_unchanged() -> None:
-    variables = (
-        secret("rotated", "db", "k"),
-        config_map("same", "net", "k"),
-        literal("edited", "1"),
-        literal("l", "2"),
-    )
+    references = (secret("rotated", "db", "k"), config_map("same", "net", "k"))
+    variables = (*references, literal("edited", "1"), literal("l", "2"))
     planned = composed([layer("p", *variables, sources=[DB, NET])])
     assert apply_environment([layer("p", *variables, sources=[DB, NET])], [], planned.used) == plan_environment(planned)
     now = layer("p", *references, literal("edited", "9"), literal("l", "2"), literal("new", "3"))
