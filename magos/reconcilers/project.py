@@ -49,6 +49,7 @@ __all__ = ["GRACE", "GRANTS_PER_READ", "Observation", "observe", "reconcile"]
 
 GRACE = timedelta(seconds=3)
 _LOOK_AGAIN = timedelta(minutes=1)
+_SOON = timedelta(seconds=5)
 
 GRANTS_PER_READ = 20
 """Grants are written one after the other: a Rollout that appears meanwhile must not be overlooked for long."""
@@ -133,7 +134,9 @@ def _orchestrate(seen: Observation, project: Project) -> Decision:
     ripe = [member for member in waiting if _ripe_at(project, member) <= seen.now]
     unripe = [_ripe_at(project, member) for member in waiting if member not in ripe]
     again = min(unripe, default=None)
-    if not ripe or seen.stale:
+    if seen.stale:
+        return Decision(status=status, requeue_at=seen.now + _SOON, outcome=Outcome.WAITING)
+    if not ripe:
         return Decision(status=status, requeue_at=again, outcome=Outcome.WAITING if waiting else Outcome.DONE)
     if seen.rollout_live is None:
         probe = LiveGet(ROLLOUTS, project.metadata.namespace, project.metadata.name)

@@ -8,7 +8,7 @@ What runs is decided by the Jobs and pods that are really there, read live, neve
 """
 
 from magos.api.annotations import force_delete
-from magos.api.kube import JOBS, Job, Pod
+from magos.api.kube import Pod
 from magos.api.labels import FINALIZER, JOB_TYPE, RUN_ID
 from magos.api.names import JobType
 from magos.api.phases import Phase
@@ -16,7 +16,8 @@ from magos.api.reasons import Reason
 from magos.api.workspace import WORKSPACES
 from magos.reconcilers.workspace.move import Move, ask_live, to
 from magos.reconcilers.workspace.observation import Observation
-from magos.runtime.decision import Delete, Effect, Outcome, RemoveFinalizer
+from magos.reconcilers.workspace.reset import delete_job
+from magos.runtime.decision import Effect, Outcome, RemoveFinalizer
 
 __all__ = ["delete"]
 
@@ -58,7 +59,9 @@ def _wait(seen: Observation) -> Move | None:
             f"Waiting for the apply of run {run} (Job {applying.metadata.name}) to end; set"
             " magosproject.io/force-delete=true not to wait.",
         )
-    cancel: tuple[Effect, ...] = tuple(map(_cancel, (j for j in unfinished if j.metadata.deletion_timestamp is None)))
+    cancel: tuple[Effect, ...] = tuple(
+        map(delete_job, (j for j in unfinished if j.metadata.deletion_timestamp is None))
+    )
     pod = next((pod for pod in seen.pods if not pod.ended and _ours(pod, seen)), None)
     if cancel or unfinished or pod is not None:
         what = f"pod {pod.metadata.name}" if pod is not None else f"Job {unfinished[0].metadata.name}"
@@ -81,7 +84,3 @@ def _announce(seen: Observation) -> Move:
 def _say(seen: Observation, message: str, *effects: Effect) -> Move:
     status = to(seen, Phase.DELETING, Reason.DELETING, message, awaiting_approval=None)
     return Move(status=status, effects=effects, outcome=Outcome.WAITING)
-
-
-def _cancel(job: Job) -> Effect:
-    return Delete(kind=JOBS, namespace=job.metadata.namespace, name=job.metadata.name, uid=job.metadata.uid)

@@ -5,36 +5,28 @@ without a result, a digest and the pinned revision is ever applied. What an appl
 known, or the message says that it is not.
 """
 
-from collections.abc import Sequence
-
 from msgspec.structs import replace
 
-from magos.api.annotations import APPROVED, APPROVED_BY
 from magos.api.kube import Job
-from magos.api.names import JobType, job_name
+from magos.api.names import JobType
 from magos.api.phases import Phase
 from magos.api.reasons import FAILURES, Reason
 from magos.api.result import Outcome, Result
-from magos.api.result import ViolationAction as Action
-from magos.api.timestamps import format_time
 from magos.api.triggers import Trigger
-from magos.api.workspace import AwaitingApproval, CurrentRun, GateReason, PlanSummary, PolicyViolation, ViolationAction
-from magos.ids import RunID
 from magos.reconcilers.workspace.evidence import Evidence, gather, result_of_pods
 from magos.reconcilers.workspace.finish import finish
-from magos.reconcilers.workspace.move import Move, ask_live, keep, normal, to
+from magos.reconcilers.workspace.move import Move, ask_live, keep, to
 from magos.reconcilers.workspace.observation import Observation
+from magos.reconcilers.workspace.plans import findings, plan_succeeded, rejected
 from magos.reconcilers.workspace.podproblems import end_cause
-from magos.reconcilers.workspace.reset import remove_annotations, reset
+from magos.reconcilers.workspace.reset import reset
 from magos.reconcilers.workspace.specification import same_specification
 from magos.reconcilers.workspace.triggers import REASONS, Cause
 from magos.runtime.decision import Outcome as PassOutcome
 
 __all__ = ["apply_ended", "apply_missing", "conclude_apply", "conclude_plan", "plan_ended", "plan_missing"]
 
-_MOST_VIOLATIONS = 50
 _UNKNOWN = "The outcome of the apply is unknown; the next run plans again."
-_BLOCKING = frozenset({Action.DENY, Action.WARN})
 
 
 def plan_ended(seen: Observation) -> Move:
@@ -121,7 +113,7 @@ def conclude_plan(seen: Observation, job: Job, evidence: Evidence) -> Move:
         )
     if not same_specification(seen.run.spec_hash, seen.subject, seen.project):
         return reset(seen, Cause(trigger=Trigger.CONFIGURATION, reason=REASONS[Trigger.CONFIGURATION]))
-    return _plan_succeeded(seen, result)
+    return plan_succeeded(seen, result)
 
 
 def conclude_apply(seen: Observation, job: Job | None, evidence: Evidence) -> Move:
@@ -175,9 +167,9 @@ def _pin(seen: Observation, result: Result) -> Observation:
 
 def _plan_failed(seen: Observation, job: Job, evidence: Evidence) -> Move:
     result = evidence.result
-    fields = _findings(result) if result is not None else {}
+    fields = findings(result) if result is not None else {}
     if result is not None and result.reason == Reason.POLICY_VIOLATION:
-        return _rejected(seen, result)
+        return rejected(seen, result)
     reason, text = _failure(seen, job, JobType.PLAN, evidence)
     return finish(seen, Phase.FAILED, reason, f"{text} Read the plan log.", **fields)
 
@@ -197,96 +189,3 @@ def _failure(seen: Observation, job: Job | None, job_type: JobType, evidence: Ev
         return reason, f"{cause.word}: {cause.text.rstrip('.')}."
     name = job.metadata.name if job is not None else f"of the {job_type}"
     return general, f"Job {name} failed: {evidence.problem or 'without a reason'}."
-
-
-def _plan_succeeded(seen: Observation, result: Result) -> Move:
-    if any(violation.action in _BLOCKING for violation in result.violations):
-        return _rejected(seen, result)
-    fields = _findings(result)
-    if not result.has_changes:
-        run = replace(seen.run, plan_digest=result.plan_digest, has_changes=False)
-        return finish(
-            seen,
-            Phase.APPLIED,
-            Reason.NO_CHANGES,
-            f"Run {seen.run_id}: commit {run.revision} needs no changes.",
-            current_run=run,
-            observed_revision=run.revision,
-            observed_source=run.source_key,
-            **fields,
-        )
-    audited = bool(result.violations) or result.violations_total > 0
-    if audited or not seen.subject.spec.auto_apply:
-        return _close_gate(seen, result, GateReason.AUDIT_VIOLATIONS if audited else GateReason.MANUAL_APPROVAL)
-    run = _planned_run(seen, result, follows=True)
-    message = f"Run {seen.run_id}: {_counts(result)} planned for commit {run.revision}."
-    return Move(
-        status=to(seen, Phase.PLANNED, Reason.PLAN_SUCCEEDED, message, current_run=run, **fields),
-        events=(normal(seen, "PlanSucceeded", "Plan", message),),
-    )
-
-
-def _close_gate(seen: Observation, result: Result, why: GateReason) -> Move:
-    """An approval cannot be given in advance: what is there already goes before the gate closes."""
-    early = remove_annotations(seen, APPROVED, APPROVED_BY)
-    if early:
-        return Move(effects=early)
-    audited = why is GateReason.AUDIT_VIOLATIONS
-    phase = Phase.PLANNED_WITH_VIOLATIONS if audited else Phase.PLANNED
-    reason = Reason.AUDIT_POLICY_VIOLATION if audited else Reason.PLAN_SUCCEEDED
-    run = _planned_run(seen, result, follows=False)
-    found = f", {max(result.violations_total, len(result.violations))} audit violations" if audited else ""
-    message = (
-        f"Run {seen.run_id}: {_counts(result)}{found} planned for commit {run.revision}; approve this run ID to"
-        " apply it, or request a reconcile to plan again."
-    )
-    gate = AwaitingApproval(run_id=seen.run_id, reason=why, since=format_time(seen.now), revision=run.revision)
-    return Move(
-        status=to(seen, phase, reason, message, current_run=run, awaiting_approval=gate, **_findings(result)),
-        events=(normal(seen, "PlanSucceeded", "Plan", message), normal(seen, "AwaitingApproval", "Approve", message)),
-    )
-
-
-def _rejected(seen: Observation, result: Result) -> Move:
-    total = max(result.violations_total, len(result.violations))
-    named = "; ".join(f"{violation.policy}: {violation.message}" for violation in result.violations)
-    count = f"{total} violation{'' if total == 1 else 's'}"
-    return finish(
-        seen,
-        Phase.VALIDATION_FAILED,
-        Reason.POLICY_VIOLATION,
-        f"{count}: {named or result.message}",
-        **_findings(result),
-    )
-
-
-def _planned_run(seen: Observation, result: Result, *, follows: bool) -> CurrentRun:
-    meta = seen.subject.metadata
-    name = job_name(meta.namespace, meta.name, RunID(seen.run_id), JobType.APPLY) if follows else ""
-    return replace(seen.run, plan_digest=result.plan_digest, has_changes=True, apply_job=name)
-
-
-def _findings(result: Result) -> dict[str, object]:
-    changes = result.changes
-    return {
-        "plan_summary": PlanSummary(
-            add=changes.add, change=changes.change, destroy=changes.destroy, no_changes=not result.has_changes
-        )
-        if result.result is Outcome.SUCCEEDED
-        else None,
-        "policies_evaluated": result.policies.evaluated,
-        "policy_violations": _violations(result),
-    }
-
-
-def _violations(result: Result) -> tuple[PolicyViolation, ...]:
-    shown: Sequence[PolicyViolation] = [
-        PolicyViolation(policy=each.policy, message=each.message, action=ViolationAction(each.action))
-        for each in result.violations[:_MOST_VIOLATIONS]
-    ]
-    return tuple(shown)
-
-
-def _counts(result: Result) -> str:
-    changes = result.changes
-    return f"{changes.add} to add, {changes.change} to change, {changes.destroy} to destroy"

@@ -18,8 +18,8 @@ from magos.reconcilers.workspace.deletion import delete
 from magos.reconcilers.workspace.move import Move, ask_live, conclude, keep
 from magos.reconcilers.workspace.observation import Observation
 from magos.reconcilers.workspace.refusals import explain
-from magos.reconcilers.workspace.reset import amend, begin, finish_reset
-from magos.reconcilers.workspace.situation import NO_RUN, Situation, phase_of, situation_of
+from magos.reconcilers.workspace.reset import amend, begin, delete_job, finish_reset
+from magos.reconcilers.workspace.situation import NO_RUN, Situation, abandoned_jobs, phase_of, situation_of
 from magos.reconcilers.workspace.triggers import refused_start
 from magos.runtime.decision import AddFinalizer, Decision, Outcome
 
@@ -46,6 +46,13 @@ def claim(seen: Observation) -> Move:
 def begin_after_failure(seen: Observation) -> Move:
     """A refused start begins anew with its former trigger; everything else with the first that holds."""
     return start.restart(seen) if refused_start(seen) and seen.has_run else begin(seen)
+
+
+def delete_abandoned(seen: Observation) -> Move:
+    """Finish what a crash left of a start that was given up; a container that started meanwhile is not touched."""
+    if not seen.live:
+        return ask_live(seen)
+    return Move(effects=tuple(map(delete_job, abandoned_jobs(seen))))
 
 
 def _everywhere(handler: Handler, situation: Situation) -> dict[tuple[Phase | str, Situation], Handler]:
@@ -77,6 +84,7 @@ def _with_plan(phase: Phase) -> dict[tuple[Phase | str, Situation], Handler]:
 def _terminal(phase: Phase) -> dict[tuple[Phase | str, Situation], Handler]:
     return {
         (phase, _S.LEFTOVERS): clean_up,
+        (phase, _S.ABANDONED): delete_abandoned,
         (phase, _S.TRIGGERED): begin,
         (phase, _S.SETTLED): keep,
     }

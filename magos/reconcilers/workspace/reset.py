@@ -24,7 +24,7 @@ from magos.reconcilers.workspace.specification import specification_hash
 from magos.reconcilers.workspace.triggers import REASONS, Cause, amendment_cause, find_cause, higher
 from magos.runtime.decision import Delete, Effect, PatchAnnotations
 
-__all__ = ["amend", "begin", "earlier_jobs", "finish_reset", "remove_annotations", "reset"]
+__all__ = ["amend", "begin", "delete_job", "earlier_jobs", "finish_reset", "remove_annotations", "reset"]
 
 _OF_EARLIER_RUN = (EXECUTION_ALLOWED, APPROVED, APPROVED_BY)
 
@@ -71,7 +71,7 @@ def reset(seen: Observation, cause: Cause) -> Move:
             0, normal(seen, "PlanDiscarded", "Plan", f"The plan of run {seen.run_id} is discarded ({cause.trigger}).")
         )
     effects = () if first else remove_annotations(seen, *_OF_EARLIER_RUN)
-    return Move(status=desired, effects=(*effects, *map(_delete, earlier)), events=tuple(events))
+    return Move(status=desired, effects=(*effects, *map(delete_job, earlier)), events=tuple(events))
 
 
 def earlier_jobs(seen: Observation) -> tuple[Job, ...]:
@@ -87,7 +87,7 @@ def finish_reset(seen: Observation) -> Move:
     """
     just_reset = seen.subject.status.reason in set(REASONS.values()) | {Reason.RETRY_APPLY}
     effects = remove_annotations(seen, *_OF_EARLIER_RUN) if just_reset else ()
-    return Move(effects=(*effects, *map(_delete, earlier_jobs(seen))))
+    return Move(effects=(*effects, *map(delete_job, earlier_jobs(seen))))
 
 
 def amend(seen: Observation) -> Move:
@@ -153,5 +153,6 @@ def _deletable(job: Job) -> bool:
     return job.metadata.deletion_timestamp is None and (job.ended or not applying)
 
 
-def _delete(job: Job) -> Effect:
+def delete_job(job: Job) -> Effect:
+    """Return the deletion of exactly this Job; its pods are stopped gracefully behind it."""
     return Delete(kind=JOBS, namespace=job.metadata.namespace, name=job.metadata.name, uid=job.metadata.uid)

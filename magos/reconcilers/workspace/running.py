@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from magos.api.annotations import RECORD
-from magos.api.kube import JOBS, Job
+from magos.api.kube import Job
 from magos.api.names import JobType
 from magos.api.phases import Phase
 from magos.api.reasons import Reason
@@ -21,7 +21,8 @@ from magos.reconcilers.workspace.move import Move, ask_live, keep, normal, to
 from magos.reconcilers.workspace.observation import Observation, events_probe, live_probes
 from magos.reconcilers.workspace.podproblems import StartProblem, start_problem
 from magos.reconcilers.workspace.record import JobRecord, decode_record
-from magos.runtime.decision import Delete, Outcome
+from magos.reconcilers.workspace.reset import delete_job
+from magos.runtime.decision import Outcome
 
 __all__ = [
     "adopt_apply",
@@ -121,8 +122,7 @@ def _give_up(seen: Observation, job: Job, problem: StartProblem, age: timedelta)
     waited = format_duration(timedelta(seconds=int(age.total_seconds())))
     message = f"No container of Job {job.metadata.name} started within {waited}. {problem.message}"
     end = finish(seen, Phase.FAILED, problem.reason, message)
-    delete = Delete(kind=JOBS, namespace=job.metadata.namespace, name=job.metadata.name, uid=job.metadata.uid)
-    return replace(end, effects=(delete, *end.effects))
+    return replace(end, effects=(delete_job(job), *end.effects))
 
 
 def _pinned(seen: Observation, record: JobRecord | None) -> tuple[CurrentRun, Trigger]:

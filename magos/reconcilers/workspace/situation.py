@@ -17,7 +17,7 @@ from magos.reconcilers.workspace.reset import earlier_jobs
 from magos.reconcilers.workspace.start import JUDGED_AGAIN
 from magos.reconcilers.workspace.triggers import amendment_cause, find_cause, refused_start
 
-__all__ = ["NO_RUN", "Situation", "phase_of", "pod_started", "running_type", "situation_of"]
+__all__ = ["NO_RUN", "Situation", "abandoned_jobs", "phase_of", "pod_started", "running_type", "situation_of"]
 
 NO_RUN = ""
 """Stands in the table for a Workspace without a run: no phase yet, a phase it cannot be in, or no run named."""
@@ -33,6 +33,7 @@ class Situation(StrEnum):
     JOB_PRESENT = "JobPresent"
     HALF_RESET = "HalfReset"
     LEFTOVERS = "Leftovers"
+    ABANDONED = "Abandoned"
     REFUSED_START = "RefusedStart"
     TRIGGERED = "Triggered"
     GATED = "Gated"
@@ -86,6 +87,19 @@ def pod_started(pod: Pod) -> bool:
     return any(each.state.running is not None or each.state.terminated is not None for each in statuses)
 
 
+def abandoned_jobs(seen: Observation) -> tuple[Job, ...]:
+    """Return the Jobs of a run that is over although no container of theirs has started: their start was given up."""
+    runs = ((seen.job_named(seen.run.plan_job), JobType.PLAN), (seen.job_named(seen.run.apply_job), JobType.APPLY))
+    return tuple(
+        job
+        for job, job_type in runs
+        if job is not None
+        and not _has_ended(job, seen.pods_of_run(job_type))
+        and job.metadata.deletion_timestamp is None
+        and not any(map(pod_started, seen.pods_of_run(job_type)))
+    )
+
+
 def _general(seen: Observation) -> Situation | None:
     meta = seen.subject.metadata
     if seen.stale:
@@ -137,6 +151,8 @@ def _has_ended(job: Job, pods: tuple[Pod, ...]) -> bool:
 def _terminal(seen: Observation) -> Situation:
     if leftovers(seen.subject):
         return Situation.LEFTOVERS
+    if abandoned_jobs(seen):
+        return Situation.ABANDONED
     if refused_start(seen) and seen.subject.status.reason in JUDGED_AGAIN:
         return Situation.REFUSED_START
     return Situation.TRIGGERED if find_cause(seen) is not None else Situation.SETTLED

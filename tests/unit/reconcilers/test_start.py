@@ -32,7 +32,7 @@ from magos.reconcilers.effects import JobWarning, RepositorySecretReport, Reposi
 from magos.reconcilers.workspace.admission import scheme_of
 from magos.runtime.decision import Create, Delete, LiveGet, PatchAnnotations, ProbeFailure
 from tests.unit.reconcilers.cluster import Cluster
-from tests.unit.reconcilers.model import NAME, NAMESPACE, workspace_manifest
+from tests.unit.reconcilers.model import NAME, NAMESPACE, Crash, workspace_manifest
 from tests.unit.reconcilers.results import environment_of, plan_result, reasons
 
 
@@ -418,3 +418,22 @@ def test_a_recreated_workspace_takes_nothing_of_its_predecessor() -> None:
     model.settle()
     assert outcome(model) == (Phase.PENDING, Reason.PREVIOUS_RUNNER_TERMINATING)
     assert len(model.created_jobs) == 1
+
+
+def test_a_start_that_was_given_up_is_cleared_away_also_after_a_crash() -> None:
+    model = Cluster()
+    model.to_planned()
+    model.annotate(execution_allowed="true")
+    model.settle()
+    job = model.job(JobType.APPLY)
+    assert job is not None
+    model.create_pods()
+    model.advance(minutes=11)
+    model.crash_after = 1
+    with pytest.raises(Crash):
+        model.step()
+    model.crash_after = None
+    assert model.workspace.status.phase is Phase.FAILED
+    assert model.get(JOBS, job.metadata.name) is not None
+    model.settle()
+    assert model.get(JOBS, job.metadata.name) is None
