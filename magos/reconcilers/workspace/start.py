@@ -86,7 +86,7 @@ def start_plan(seen: Observation) -> Move:
     if isinstance(claim, Blocker):
         return _wait(seen, claim)
     plan = _job_plan(seen, JobType.PLAN, seen.secrets)
-    return Move(effects=(*claim, _create(seen, _manifest(seen, plan))), events=_duplicates(seen, seen.secrets))
+    return Move(effects=(*claim, _create(seen, _manifest(seen, plan))), events=_secret_events(seen, seen.secrets))
 
 
 def start_apply(seen: Observation) -> Move:
@@ -246,11 +246,19 @@ def _unchanged(seen: Observation) -> Unchanged:
     return Unchanged(kind=WORKSPACES, namespace=meta.namespace, name=meta.name, resource_version=meta.resource_version)
 
 
-def _duplicates(seen: Observation, secret: RepositorySecretReport) -> tuple[Event, ...]:
-    if len(secret.names) < 2:
-        return ()
-    note = (
-        f"Secrets {', '.join(secret.names)} all name {seen.subject.spec.source.repo_url!r}: the oldest,"
-        f" {secret.names[0]}, is used; delete the others."
-    )
-    return (warning(seen, "DuplicateRepositorySecret", "Start", note),)
+def _secret_events(seen: Observation, secret: RepositorySecretReport) -> tuple[Event, ...]:
+    """What is odd about the namespace's repository Secrets without keeping the run from starting."""
+    events = []
+    if len(secret.names) > 1:
+        note = (
+            f"Secrets {', '.join(secret.names)} all name {seen.subject.spec.source.repo_url!r}: the oldest,"
+            f" {secret.names[0]}, is used; delete the others."
+        )
+        events.append(warning(seen, "DuplicateRepositorySecret", "Start", note))
+    if secret.incomplete:
+        note = (
+            f"Secret {', '.join(secret.incomplete)} is labelled as repository Secret but has no key repoURL, so it belongs"
+            " to no repository: add the key."
+        )
+        events.append(warning(seen, Reason.INVALID_REPOSITORY_SECRET, "Start", note))
+    return tuple(events)

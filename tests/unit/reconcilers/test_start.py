@@ -292,6 +292,15 @@ def test_duplicate_secrets_are_reported_and_the_first_is_used() -> None:
         assert not [name for name in environment_of(model.created_jobs[0], stage) if name.startswith("GIT_")]
 
 
+def test_a_labelled_secret_without_url_is_reported_and_used_for_nothing() -> None:
+    model = granted()
+    model.secrets = RepositorySecretReport(incomplete=("nameless",))
+    model.settle()
+    assert model.workspace.status.phase is Phase.PLANNING
+    [told] = [event for event in model.events if event.reason == Reason.INVALID_REPOSITORY_SECRET]
+    assert "nameless" in told.note
+
+
 # --- start problems ---------------------------------------------------------------------------------------------------
 
 
