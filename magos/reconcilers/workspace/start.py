@@ -257,8 +257,8 @@ def _secret_events(seen: Observation, secret: RepositorySecretReport) -> tuple[E
         events.append(warning(seen, "DuplicateRepositorySecret", "Start", note))
     if secret.incomplete:
         note = (
-            f"Secret {', '.join(secret.incomplete)} is labelled as repository Secret but has no key repoURL, so it belongs"
-            " to no repository: add the key."
+            f"Secret {', '.join(secret.incomplete)} is labelled as repository Secret but has no key repoURL, so it"
+            " belongs to no repository: add the key."
         )
         events.append(warning(seen, Reason.INVALID_REPOSITORY_SECRET, "Start", note))
     return tuple(events)
