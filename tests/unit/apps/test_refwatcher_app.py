@@ -1,0 +1,156 @@
+"""RefWatcher's flags, its credentials and its question to the Git server."""
+
+import argparse
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from dulwich.objects import Commit, ObjectID, Tag, Tree
+from dulwich.refs import Ref
+from dulwich.repo import Repo
+from hypothesis import given
+from hypothesis import strategies as st
+
+from magos.api.kube import Secret
+from magos.api.meta import ObjectMeta
+from magos.apps.refwatcher import add_flags, refwatcher_settings
+from magos.apps.refwatcher_access import SecretProblem, credentials_of
+from magos.apps.refwatcher_composition import RefWatcherSettings
+from magos.apps.refwatcher_listing import host_of
+from magos.errors import ConfigurationError
+from magos.git.credentials import Credentials
+from magos.git.errors import GitError, GitReason
+from magos.git.http import retry_after
+from magos.git.lsremote import LsRemotesRequest, Resolution, ls_remotes
+from magos.runtime.settings import flag_parser
+
+NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+
+
+def parsed(*arguments: str, **environ: str) -> RefWatcherSettings:
+    parser: argparse.ArgumentParser = flag_parser("magos-refwatcher-controller")
+    add_flags(parser)
+    return refwatcher_settings(environ, parser.parse_args(arguments))
+
+
+def test_the_defaults_are_those_of_the_specification() -> None:
+    settings = parsed()
+    assert settings.default_poll_interval == timedelta(seconds=30)
+    assert (settings.limits.workers, settings.limits.queue) == (20, 200)
+    assert settings.allowed_schemes == ("https", "http", "ssh")
+
+
+def test_every_setting_can_be_given() -> None:
+    settings = parsed(
+        "--default-poll-interval=1m30s", "--worker-count", "3", "--work-queue-size=7", MAGOS_ALLOWED_GIT_SCHEMES="https"
+    )
+    assert settings.default_poll_interval == timedelta(seconds=90)
+    assert (settings.limits.workers, settings.limits.queue) == (3, 7)
+    assert settings.allowed_schemes == ("https",)
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["--default-poll-interval=30", "--default-poll-interval=10ms", "--default-poll-interval=", "--worker-count=0",
+     "--worker-count=many", "--worker-count=1000000", "--work-queue-size=0", "--work-queue-size=-1"],
+)  # fmt: skip
+def test_what_is_wrong_is_one_line_that_names_the_flag(argument: str) -> None:
+    with pytest.raises(ConfigurationError, match=argument.partition("=")[0]) as caught:
+        parsed(argument)
+    assert "\n" not in str(caught.value)
+
+
+def secret(**data: bytes) -> Secret:
+    return Secret(metadata=ObjectMeta(name="repo", namespace="n"), data={"repoURL": b"https://x/y", **data})
+
+
+def test_a_secret_is_read_as_the_runner_reads_it() -> None:
+    full = secret(
+        sshPrivateKey=b"key",
+        username=b"me",
+        password=b"word",
+        known_hosts=b"host",
+        caBundle=b"pem",
+        insecureIgnoreHostKey=b"true",
+        unknown=b"?",
+    )
+    assert credentials_of(full) == Credentials("key", "me", "word", "host", "pem", insecure_ignore_host_key=True)
+    assert credentials_of(secret(password=b"", insecureIgnoreHostKey=b"yes")) == Credentials()
+
+
+def test_a_secret_that_cannot_be_used_says_what_is_wrong_and_no_value() -> None:
+    with pytest.raises(SecretProblem, match="username but no password"):
+        credentials_of(secret(username=b"hidden"))
+    with pytest.raises(SecretProblem, match="key password of repository Secret repo is not text") as caught:
+        credentials_of(secret(password=b"\xff\xfe"))
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("https://Git.Example.com/a/b.git", "https://git.example.com"),
+        ("git@example.com:a/b.git", "ssh://example.com"),
+        ("ssh://git@example.com:2222/a", "ssh://example.com:2222"),
+        ("not a url", ""),
+    ],
+)
+def test_the_server_behind_a_url_is_its_origin(url: str, host: str) -> None:
+    assert host_of(url) == host
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [("120", 120.0), (" 7 ", 7.0), ("Thu, 01 Jan 2026 12:05:00 GMT", 300.0), ("Thu, 01 Jan 2026 11:00:00 GMT", 0.0),
+     ("", None), (None, None), ("soon", None), ("-5", None), ("1e3", None), ("9" * 40, None)],
+)  # fmt: skip
+def test_retry_after_is_seconds_or_a_date(header: str | None, seconds: float | None) -> None:
+    assert retry_after(header, NOW) == seconds
+
+
+@given(st.text(max_size=40))
+def test_no_retry_after_header_breaks_a_poll(header: str) -> None:
+    found = retry_after(header, NOW)
+    assert found is None or found >= 0
+
+
+def _commit(repo: Repo, message: bytes) -> ObjectID:
+    tree, commit = Tree(), Commit()
+    commit.tree = tree.id
+    commit.author = commit.committer = b"a <a@example.com>"
+    commit.author_time = commit.commit_time = commit.author_timezone = commit.commit_timezone = 0
+    commit.message = message
+    for item in (tree, commit):
+        repo.object_store.add_object(item)
+    return commit.id
+
+
+def test_many_targets_are_resolved_from_one_listing_each_by_its_own_rule(tmp_path: Path) -> None:
+    with Repo.init_bare(str(tmp_path)) as repo:
+        one, two = _commit(repo, b"one"), _commit(repo, b"two")
+        tag = Tag()
+        tag.name, tag.object, tag.message = b"v1", (Commit, two), b"v1"
+        tag.tagger, tag.tag_time, tag.tag_timezone = b"a <a@example.com>", 0, 0
+        repo.object_store.add_object(tag)
+        repo.refs[Ref(b"refs/heads/main")] = one
+        repo.refs[Ref(b"refs/heads/release")] = one
+        repo.refs[Ref(b"refs/tags/release")] = two
+        repo.refs[Ref(b"refs/tags/v1")] = tag.id
+    targets = ("main", "release", "v1", "refs/tags/release", "gone", "abc1234", "f" * 40)
+    found = ls_remotes(LsRemotesRequest(url=str(tmp_path), targets=targets, allowed_schemes=("file",)))
+    assert tuple(found) == targets
+    shas = {target: each.sha for target, each in found.items() if isinstance(each, Resolution)}
+    assert shas == {
+        "main": one.decode(),
+        "release": one.decode(),
+        "v1": two.decode(),
+        "refs/tags/release": two.decode(),
+        "f" * 40: "f" * 40,
+    }
+    for target in ("gone", "abc1234"):
+        error = found[target]
+        assert isinstance(error, GitError)
+        assert error.reason is GitReason.REVISION_NOT_FOUND
+        assert target in error.message
+    with pytest.raises(GitError, match="MAGOS_ALLOWED_GIT_SCHEMES"):
+        ls_remotes(LsRemotesRequest(url=str(tmp_path), targets=targets, allowed_schemes=("https",)))

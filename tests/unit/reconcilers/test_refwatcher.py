@@ -1,0 +1,180 @@
+"""What a poll means for a Workspace, and what is polled for it (spec §6.7, §5.1)."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from magos.api.annotations import DETECTED_REVISION, DETECTED_SOURCE, GIT_POLL_INTERVAL
+from magos.api.meta import Condition, ObjectMeta
+from magos.api.names import source_key
+from magos.api.status import NameReference
+from magos.api.workspace import Source as GitSource
+from magos.api.workspace import Terraform, Workspace, WorkspaceSpec, WorkspaceStatus
+from magos.reconcilers.refwatcher.machine import Failure, Heard, Observation, PollResult, judge, reconcile
+from magos.reconcilers.refwatcher.watch import poll_interval
+from magos.runtime.decision import Decision, PatchAnnotations
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+A, B = "a" * 40, "b" * 40
+URL = "https://git.example.com/r.git"
+KEY = source_key(URL, "main")
+SHAS = st.sampled_from([A, B])
+THEIRS = Condition(
+    type="Ready", status="True", reason="Applied", message="", last_transition_time="2026-01-01T00:00:00Z"
+)
+FAILURE = Failure("GitFailed", "connection refused")
+
+
+def workspace(annotations: dict[str, str] | None = None, target: str = "main", **status: Any) -> Workspace:
+    return Workspace(
+        metadata=ObjectMeta(name="a", namespace="n", uid="1", resource_version="7", annotations=annotations or {}),
+        spec=WorkspaceSpec(
+            project_ref=NameReference(name="p"),
+            source=GitSource(repo_url=URL, target_revision=target),
+            terraform=Terraform(version="1.9.8"),
+        ),
+        status=WorkspaceStatus(**status),
+    )
+
+
+def decide(subject: Workspace, heard: Heard | None, *, polled: bool = True) -> Decision:
+    return reconcile(Observation(now=NOW, workspace=subject, polled=polled, heard=heard))
+
+
+def announced(decision: Decision) -> str | None:
+    """Return the commit that is written; nothing but the two annotations ever is."""
+    if not decision.effects:
+        return None
+    [patch] = decision.effects
+    assert isinstance(patch, PatchAnnotations)
+    assert set(patch.annotations) == {DETECTED_REVISION, DETECTED_SOURCE}
+    assert patch.annotations[DETECTED_SOURCE] == KEY
+    assert (patch.uid, patch.resource_version) == ("1", "7")
+    return patch.annotations[DETECTED_REVISION]
+
+
+@pytest.mark.parametrize(
+    ("subject", "result"),
+    [
+        (workspace(), PollResult.SEEDED),
+        (workspace({DETECTED_REVISION: A, DETECTED_SOURCE: KEY}), PollResult.UNCHANGED),
+        (workspace({DETECTED_REVISION: A}), PollResult.UNCHANGED),
+        (workspace({DETECTED_REVISION: B, DETECTED_SOURCE: KEY}), PollResult.CHANGED),
+        (workspace({DETECTED_REVISION: A, DETECTED_SOURCE: "0" * 16}), PollResult.SEEDED),
+        (workspace({DETECTED_REVISION: "main"}), PollResult.SEEDED),
+        (workspace(observed_revision=A, observed_source=KEY), PollResult.UNCHANGED),
+        (workspace(observed_revision=B, observed_source=KEY), PollResult.CHANGED),
+        (workspace(observed_revision=A, observed_source="0" * 16), PollResult.SEEDED),
+        (workspace({DETECTED_REVISION: B}, observed_revision=A, observed_source=KEY), PollResult.CHANGED),
+    ],
+)
+def test_a_valid_announcement_is_known_otherwise_the_applied_commit_of_this_source(
+    subject: Workspace, result: PollResult
+) -> None:
+    heard = Heard(sha=A)
+    assert judge(subject, heard) is result
+    decision = decide(subject, heard)
+    wanted = result in (PollResult.CHANGED, PollResult.SEEDED)
+    assert announced(decision) == (A if wanted else None)
+    assert [event.reason for event in decision.events] == (["RevisionDetected"] if wanted else [])
+
+
+@given(known=SHAS, found=SHAS)
+def test_after_the_write_there_is_nothing_left_to_write(known: str, found: str) -> None:
+    subject = workspace({DETECTED_REVISION: known, DETECTED_SOURCE: KEY})
+    decision = decide(subject, Heard(sha=found))
+    assert (announced(decision) is None) == (known == found)
+    for effect in decision.effects:
+        assert isinstance(effect, PatchAnnotations)
+        after = replace(subject, metadata=replace(subject.metadata, annotations=dict(effect.annotations)))
+        assert decide(after, Heard(sha=found)) == Decision()
+
+
+def test_without_news_nothing_is_decided() -> None:
+    assert decide(workspace(conditions=(THEIRS,)), None) == Decision()
+
+
+@pytest.mark.parametrize("errors", [1, 2])
+def test_two_errors_are_not_worth_a_condition(errors: int) -> None:
+    assert decide(workspace(), Heard(failure=FAILURE, errors=errors)) == Decision()
+
+
+def unreachable(subject: Workspace, errors: int = 3, failure: Failure = FAILURE) -> tuple[Condition, ...] | None:
+    decision = decide(subject, Heard(failure=failure, errors=errors))
+    assert not decision.effects
+    if decision.status is None:
+        return None
+    assert replace(decision.status.desired, conditions=()) == replace(subject.status, conditions=())
+    conditions: tuple[Condition, ...] = decision.status.desired.conditions
+    return conditions
+
+
+@given(st.integers(3, 1000))
+def test_from_the_third_on_it_says_why_beside_the_conditions_of_others(errors: int) -> None:
+    conditions = unreachable(workspace(conditions=(THEIRS,)), errors)
+    assert conditions is not None
+    assert conditions[0] == THEIRS
+    assert (conditions[1].type, conditions[1].status) == ("SourceUnreachable", "True")
+    assert (conditions[1].reason, conditions[1].message) == ("GitFailed", "connection refused")
+    again = workspace(conditions=conditions)
+    assert decide(again, Heard(failure=FAILURE, errors=errors + 1)) == Decision()
+
+
+def test_a_new_cause_is_told_without_a_transition_and_without_another_event() -> None:
+    conditions = unreachable(workspace())
+    assert conditions is not None
+    subject = workspace(conditions=conditions)
+    other = Heard(failure=Failure("RevisionNotFound", "no main"), errors=4)
+    decision = decide(subject, other)
+    assert decision.status is not None
+    [condition] = decision.status.desired.conditions
+    assert condition.reason == "RevisionNotFound"
+    assert condition.last_transition_time == conditions[0].last_transition_time
+    assert decision.events == ()
+
+
+def test_the_event_comes_with_the_condition() -> None:
+    decision = decide(workspace(), Heard(failure=FAILURE, errors=3))
+    assert [(event.type, event.reason) for event in decision.events] == [("Warning", "SourceUnreachable")]
+
+
+@pytest.mark.parametrize(("heard", "polled"), [(Heard(sha=A), True), (None, False), (Heard(sha=B), False)])
+def test_a_success_and_the_end_of_polling_remove_the_condition_alone(heard: Heard | None, polled: bool) -> None:
+    conditions = unreachable(workspace(conditions=(THEIRS,)))
+    assert conditions is not None
+    decision = decide(workspace({DETECTED_REVISION: A}, conditions=conditions), heard, polled=polled)
+    assert decision.status is not None
+    assert decision.status.desired.conditions == (THEIRS,)
+    assert not decision.effects
+
+
+def test_after_a_restart_the_condition_stays_until_there_is_an_answer() -> None:
+    conditions = unreachable(workspace())
+    assert conditions is not None
+    subject = workspace(conditions=conditions)
+    assert decide(subject, None) == Decision()
+    assert decide(subject, Heard(failure=FAILURE, errors=1)) == Decision()
+
+
+DEFAULT = timedelta(seconds=30)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        (None, 30), ("1h30m", 5400), ("1.5h", 5400), ("90s", 90), ("5s", 5), ("4.9s", 5), ("1ms", 5),
+        ("0s", 30), ("-1m", 30), ("5", 30), ("1d", 30), ("", 30), ("abc", 30),
+    ],
+)  # fmt: skip
+def test_the_interval_annotation_is_read_like_any_duration_and_has_a_floor(text: str | None, seconds: float) -> None:
+    values = {} if text is None else {GIT_POLL_INTERVAL: text}
+    assert poll_interval(values, DEFAULT) == timedelta(seconds=seconds)
+
+
+@given(st.text(max_size=20))
+def test_no_annotation_gives_an_interval_below_the_floor(text: str) -> None:
+    assert poll_interval({GIT_POLL_INTERVAL: text}, DEFAULT) >= timedelta(seconds=5)
