@@ -10,6 +10,7 @@ from datetime import datetime
 from magos.api.kube import CONFIG_MAP_METADATA, SECRET_METADATA
 from magos.api.meta import Resource
 from magos.api.variableset import VARIABLESETS, SourceKind, VariableSet
+from magos.apps.variableset_metrics import unresolved_references
 from magos.apps.variableset_sources import SourceReader
 from magos.reconcilers.variableset.machine import reconcile
 from magos.reconcilers.variableset.observation import BY_SOURCE, observe, source_index
@@ -29,6 +30,8 @@ def variableset_controller(assembly: Assembly) -> Sequence[ControllerSpec]:
     sets = assembly.informer(VARIABLESETS, indexers={BY_SOURCE: by_source})
     secrets = assembly.informer(SECRET_METADATA)
     config_maps = assembly.informer(CONFIG_MAP_METADATA)
+    if assembly.metrics is not None and assembly.settings.metrics_per_object:
+        assembly.metrics.collect(unresolved_references(sets.cache))
     return (
         ControllerSpec(
             name="variableset",
