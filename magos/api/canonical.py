@@ -5,9 +5,11 @@ that *equals* its default is left out, and keys are sorted. Digests over objects
 """
 
 from collections.abc import Mapping
+from functools import cache
 
 import msgspec
 from msgspec import NODEFAULT, Struct
+from msgspec.structs import FieldInfo
 
 __all__ = ["canonical_json"]
 
@@ -27,9 +29,15 @@ def _plain(value: object) -> object:
     return value
 
 
+@cache
+def _fields_of(struct: type[Struct]) -> tuple[FieldInfo, ...]:
+    """Reading the annotations of a type costs far more than everything else here; it is done once a type."""
+    return msgspec.structs.fields(struct)
+
+
 def _fields(value: Struct) -> dict[str, object]:
     plain: dict[str, object] = {}
-    for info in msgspec.structs.fields(value):
+    for info in _fields_of(type(value)):
         present: object = getattr(value, info.name)
         default: object = info.default
         if default is NODEFAULT and info.default_factory is not NODEFAULT:
