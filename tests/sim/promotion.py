@@ -224,9 +224,9 @@ class Land:
         await self.user.patch(WORKSPACES, NAMESPACE, name, {"metadata": {"labels": {"stage": stage}}})
 
     async def announce(self, revision: str) -> None:
-        """A commit appears: every Workspace is told, one after the other, as RefWatcher would."""
+        """A commit appears: every Workspace is told, one after the other in any order, as RefWatcher would."""
         self.actor.head = revision
-        for each in self.workspaces():
+        for each in self.rng.sample(self.workspaces(), len(self.workspaces())):
             body = {"metadata": {"annotations": {DETECTED_REVISION: revision}}}
             await self.user.patch(WORKSPACES, NAMESPACE, each.metadata.name, body)
             await anyio.sleep(self.rng.uniform(0.0, 0.3))
