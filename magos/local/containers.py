@@ -30,6 +30,7 @@ _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc")
 _ENVIRONMENT = "/opt/magos"
 _SOURCES = "/opt/magos-src"
 _LAUNCHERS = "/opt/magos-bin"
+_PROGRAMS = "/opt/magos-programs"
 _LAUNCHER = f"""\
 #!/bin/sh
 PYTHONPATH={_SOURCES} exec {_ENVIRONMENT}/bin/python -c 'from magos.apps.job import main; main()' "$@"
@@ -44,7 +45,7 @@ def now_text() -> str:
 def image_environment() -> dict[str, str]:
     """Return what the image would set: this Python environment stands for every image."""
     return {
-        "PATH": f"{_LAUNCHERS}:{_ENVIRONMENT}/bin:/usr/local/bin:/usr/bin:/bin",
+        "PATH": f"{_LAUNCHERS}:{_PROGRAMS}:{_ENVIRONMENT}/bin:/usr/local/bin:/usr/bin:/bin",
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
         "LANG": "C.UTF-8",
@@ -52,9 +53,10 @@ def image_environment() -> dict[str, str]:
 
 
 class PodFolder(Struct, frozen=True):
-    """The files of one pod on this machine."""
+    """The files of one pod on this machine; ``programs`` are what the image has besides our own."""
 
     path: Path
+    programs: tuple[Path, ...] = ()
 
     def log(self, container: str) -> Path:
         """Where a container's output goes."""
@@ -151,6 +153,7 @@ class ContainerRun:
                 (self._launchers(), _LAUNCHERS),
                 (sys.prefix, _ENVIRONMENT),
                 (Path(str(magos.__file__)).parent, f"{_SOURCES}/magos"),
+                *((program, f"{_PROGRAMS}/{program.name}") for program in self._folder.programs),
             )
         ]
         uid, gid = self._user()

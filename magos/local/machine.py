@@ -17,7 +17,7 @@ import yaml
 from msgspec import Struct
 
 from magos.api.kube import PERSISTENT_VOLUME_CLAIMS
-from magos.local.assets import AssetSettings, ControlPlaneAssets, control_plane_assets, tofu_program
+from magos.local.assets import AssetSettings, ControlPlaneAssets, control_plane_assets, kyverno_program, tofu_program
 from magos.local.controlplane import ControlPlane, free_ports
 from magos.local.gitserver import GitServer, git_server
 from magos.local.kubectl import Kubectl, find_kubectl
@@ -37,11 +37,16 @@ from magos.runtime.http import connect
 __all__ = ["CONTROLLERS", "STATE_FOLDER", "SYSTEM_NAMESPACE", "Machine", "MachineAssets", "machine", "machine_assets"]
 
 SYSTEM_NAMESPACE = "magos-system"
-CONTROLLERS = ("workspace", "project", "rollout", "variableset")
+CONTROLLERS = ("workspace", "project", "rollout", "variableset", "refwatcher")
 """The controllers that exist; each is a program ``magos-<name>-controller``."""
+
+POLL_INTERVAL = "2s"
+"""The repositories are on loopback: a commit may be noticed at once."""
 
 STATE_FOLDER = Path("/workspace-data/state")
 """Where the sample modules keep their Terraform state: on the Workspace's own volume, outside every clone."""
+
+_POLICIES_CRD = "kustomize/components/kyverno-crd/validatingpolicies.yaml"
 
 _POD_CONFIG = {
     "volumes": [{"name": "release-keys", "configMap": {"name": "release-keys"}}],
@@ -50,15 +55,23 @@ _POD_CONFIG = {
 
 
 class MachineAssets(Struct, frozen=True, kw_only=True):
-    """The programs that have to be obtained before anything can start."""
+    """The programs that have to be obtained before anything can start; ``kyverno`` only where policies are wanted."""
 
     control_plane: ControlPlaneAssets
     tofu: Path
+    kyverno: Path | None = None
 
 
-def machine_assets(settings: AssetSettings, progress: Progress) -> MachineAssets:
-    """Obtain everything; blocks, for minutes where it must be built."""
-    return MachineAssets(control_plane=control_plane_assets(settings, progress), tofu=tofu_program(settings, progress))
+def machine_assets(settings: AssetSettings, progress: Progress, *, policies: bool = False) -> MachineAssets:
+    """Obtain everything; blocks, for minutes where it must be built.
+
+    Without ``policies`` the longest build is saved, and a plan for which policies are selected fails for want of it.
+    """
+    return MachineAssets(
+        control_plane=control_plane_assets(settings, progress),
+        tofu=tofu_program(settings, progress),
+        kyverno=kyverno_program(settings, progress) if policies else None,
+    )
 
 
 class Machine(Struct, frozen=True, kw_only=True):
@@ -114,6 +127,7 @@ def _base_without_deployments(kubectl: Kubectl) -> str:
 
 def _install(kubectl: Kubectl) -> None:
     kubectl.run("apply", "-k", str(manifest_folder("crds")))
+    kubectl.run("apply", "-f", str(manifest_folder("deploy") / _POLICIES_CRD))
     kubectl.run("apply", "-f", "-", stdin=_base_without_deployments(kubectl))
     kubectl.run("wait", "--for=condition=Established", "crd", "-l", "app.kubernetes.io/part-of=magos", check=False)
 
@@ -130,6 +144,7 @@ async def _controller(name: str, here: "_Here", environ: Mapping[str, str]) -> S
             str(Path(sys.executable).parent / f"magos-{name}-controller"),
             "--leader-elect",
             f"--health-probe-bind-address=127.0.0.1:{health_port}",
+            *([f"--default-poll-interval={here.poll_interval}"] if name == "refwatcher" else []),
         ],
         log_file=here.folder / "logs" / f"magos-{name}-controller.log",
         env={
@@ -150,13 +165,22 @@ class _Here(Struct, frozen=True, kw_only=True):
     plane: ControlPlane
     mirror: ReleaseMirror
     pod_config: Path
+    poll_interval: str
 
 
 @asynccontextmanager
 async def machine(
-    assets: MachineAssets, folder: Path, *, environ: Mapping[str, str], progress: Progress
+    assets: MachineAssets,
+    folder: Path,
+    *,
+    environ: Mapping[str, str],
+    progress: Progress,
+    poll_interval: str = POLL_INTERVAL,
 ) -> AsyncIterator[Machine]:
-    """Start everything below ``folder``; ``environ`` is what the controllers' processes get besides their settings."""
+    """Start everything below ``folder``; ``environ`` is what the controllers' processes get besides their settings.
+
+    ``poll_interval`` is RefWatcher's default for Workspaces that do not say how often their repository is asked.
+    """
     async with AsyncExitStack() as stack:
         progress.say("starting etcd, kube-apiserver and kube-controller-manager")
         plane = await stack.enter_async_context(ControlPlane(assets.control_plane, folder / "control-plane"))
@@ -176,12 +200,17 @@ async def machine(
         )
         stack.push_async_callback(client.aclose)
         pods = PodRunner(
-            client=client, request=plane.request, authority=plane.authority, url=plane.url, folder=folder / "pods"
+            client=client,
+            request=plane.request,
+            authority=plane.authority,
+            url=plane.url,
+            folder=folder / "pods",
+            programs=() if assets.kyverno is None else (assets.kyverno,),
         )
         tasks = await stack.enter_async_context(_tasks())
         await tasks.start(pods.run)
         progress.say("starting the controllers, each as its own process and ServiceAccount")
-        here = _Here(folder=folder, plane=plane, mirror=mirror, pod_config=pod_config)
+        here = _Here(folder=folder, plane=plane, mirror=mirror, pod_config=pod_config, poll_interval=poll_interval)
         controllers = {name: await _controller(name, here, environ) for name in CONTROLLERS}
         for controller in controllers.values():
             await tasks.start(controller.run)

@@ -59,13 +59,26 @@ class _Log(Struct, frozen=True):
 
 
 class PodRunner:
-    """Runs the pods of one control plane; ``folder`` holds claims, logs and the pods' files."""
+    """Runs the pods of one control plane; ``folder`` holds claims, logs and the pods' files.
 
-    def __init__(self, *, client: ApiClient, request: Request, authority: Authority, url: str, folder: Path) -> None:
+    ``programs`` are found by every container on its PATH, as if its image had them.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: ApiClient,
+        request: Request,
+        authority: Authority,
+        url: str,
+        folder: Path,
+        programs: tuple[Path, ...] = (),
+    ) -> None:
         self._client = client
         self._request = request
         self._authority = authority
         self._folder = folder
+        self._programs = programs
         address = urlsplit(url)
         self._given = {
             "KUBERNETES_SERVICE_HOST": str(address.hostname),
@@ -128,7 +141,7 @@ class PodRunner:
             tasks.start_soon(self._live, life)
 
     def _life(self, pod: PodManifest) -> PodLife:
-        folder = PodFolder(self._folder / "pods" / pod.metadata.uid)
+        folder = PodFolder(self._folder / "pods" / pod.metadata.uid, self._programs)
         sources = PodSources(self._client, self._request, pod.metadata.namespace)
         volumes = PodVolumes(pod, self._folder, folder.path, sources)
         return PodLife(pod, client=self._client, sources=sources, volumes=volumes, folder=folder)
