@@ -26,6 +26,9 @@ __all__ = ["OneMachine", "one_machine"]
 
 Document = dict[str, Any]
 
+NEVER = "87600h"
+"""Tests that announce commits themselves must not be helped: only who says so by annotation is polled."""
+
 
 class OneMachine:
     """What tests use of a running one-machine mode; every call blocks."""
@@ -170,6 +173,6 @@ def one_machine(folder: Path, settings: Mapping[str, str]) -> Iterator[OneMachin
     assets = machine_assets(asset_settings(), progress)
     environ = {key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ} | dict(settings)
     with start_blocking_portal("asyncio") as portal:
-        manager = machine(assets, folder, environ=environ, progress=progress)
+        manager = machine(assets, folder, environ=environ, progress=progress, poll_interval=NEVER)
         with portal.wrap_async_context_manager(manager) as here:
             yield OneMachine(here, portal)

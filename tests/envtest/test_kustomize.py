@@ -94,6 +94,15 @@ ALLOWED: list[tuple[str, str, str]] = [
         )
     ),
     *(
+        ("magos-refwatcher", request, "team-a")
+        for request in (
+            *_each(f"{_READ} patch", "workspaces.magosproject.io"),
+            *_each("patch", "workspaces.magosproject.io/status"),
+            *_each("list watch", "secrets"),
+            *_each("create patch", "events.events.k8s.io"),
+        )
+    ),
+    *(
         ("magos-variableset", request, "team-a")
         for request in (
             *_each(_READ, "variablesets.magosproject.io", "secrets", "configmaps"),
@@ -112,7 +121,7 @@ ALLOWED: list[tuple[str, str, str]] = [
     ),
     *(
         (f"magos-{name}", request, _SYSTEM)
-        for name in ("workspace", "project", "rollout", "variableset")
+        for name in ("workspace", "project", "rollout", "variableset", "refwatcher")
         for request in (
             "create leases.coordination.k8s.io",
             *_each("get update patch", f"leases.coordination.k8s.io={name}-controller"),
@@ -154,6 +163,17 @@ DENIED: list[tuple[str, str, str]] = [
             *_each("create", "pods/exec", "serviceaccounts/token"),
         )
     ),
+    *(
+        ("magos-refwatcher", request, "team-a")
+        for request in (
+            *_each("create update delete", "workspaces.magosproject.io"),
+            *_each("update", "workspaces.magosproject.io/status", "workspaces.magosproject.io/finalizers"),
+            *_each(f"get {_WRITE}", "secrets"),
+            *_each(f"{_READ} {_WRITE}", "projects.magosproject.io", "rollouts.magosproject.io"),
+            *_each(f"{_READ} {_WRITE}", "jobs.batch", "pods", "configmaps", "persistentvolumeclaims"),
+        )
+    ),
+    ("magos-refwatcher", "update leases.coordination.k8s.io=workspace-controller", _SYSTEM),
     ("magos-variableset", "update leases.coordination.k8s.io=workspace-controller", _SYSTEM),
     *(
         ("magos-rollout", request, "team-a")
@@ -205,6 +225,7 @@ def test_the_controllers_pods_are_admitted_under_restricted(deployed: Cluster) -
         "magos-project",
         "magos-rollout",
         "magos-variableset",
+        "magos-refwatcher",
     }
     for item in deployments:
         template = item["spec"]["template"]
