@@ -104,6 +104,8 @@ class Watch:
 
     def repeat(self) -> None:
         """Send the events queued so far, or a current object, a second time."""
+        if self._over:
+            return
         if self._lines:
             self._lines.extend(tuple(self._lines))
         else:
@@ -120,7 +122,8 @@ class Watch:
 
     def bookmark(self) -> None:
         """Send a bookmark at the current version."""
-        if self.lossy or self._silent or not self.request.bookmarks:
+        # A stream that is over follows the store no more: a bookmark on it would be a lie.
+        if self._over or self.lossy or self._silent or not self.request.bookmarks:
             return
         resource = self.request.resource
         metadata = {"resourceVersion": str(self._store.version), "creationTimestamp": None}
