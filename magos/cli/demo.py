@@ -1,4 +1,4 @@
-"""The walk of the one-machine mode: from a commit to three applied Workspaces, told while it happens."""
+"""The walk of the one-machine mode: a commit is promoted to prod, a bad one is stopped, its fix goes through."""
 
 import random
 import shutil
@@ -14,23 +14,25 @@ import anyio
 import yaml
 from msgspec import Struct
 
-from magos.api.phases import Phase
 from magos.api.project import PROJECTS
+from magos.api.rollout import ROLLOUTS, Rollout
 from magos.api.workspace import WORKSPACES, Workspace
+from magos.cli.story import Story
 from magos.cli.tree import project_tree
 from magos.errors import MagosError
 from magos.local.assets import AssetSettings
 from magos.local.machine import Machine, machine, machine_assets
 from magos.local.manifests import manifest_folder
-from magos.local.progress import LineProgress, Progress
+from magos.local.progress import LineProgress
 from magos.local.recipes import TOFU_VERSION
 from magos.runtime.clock import SystemClock
-from magos.runtime.informer import Change, Informer
+from magos.runtime.informer import Informer
 
 __all__ = ["DEMO_NAMESPACE", "DemoSettings", "run_demo", "sample_manifests"]
 
 DEMO_NAMESPACE = "demo"
 _PATIENCE_SECONDS = 300.0
+_KINDS = ("Project", "Workspace", "Rollout")
 
 
 class DemoSettings(Struct, frozen=True, kw_only=True):
@@ -41,12 +43,16 @@ class DemoSettings(Struct, frozen=True, kw_only=True):
     stay: bool
 
 
-def sample_manifests(repo_url: str, namespace: str) -> list[dict[str, Any]]:
-    """Return the shipped samples, pointed at ``repo_url`` and at the tool version that the local mirror has."""
+def sample_manifests(repo_url: str, namespace: str, *folders: str) -> list[dict[str, Any]]:
+    """Return the shipped samples, pointed at ``repo_url`` and at the tool version that the local mirror has.
+
+    ``folders`` are the folders of the samples to take besides the top one.
+    """
     documents: list[dict[str, Any]] = []
-    for path in sorted(manifest_folder("samples").glob("*.yaml")):
+    top = manifest_folder("samples")
+    for path in sorted(file for folder in ("", *folders) for file in (top / folder).glob("*.yaml")):
         for document in yaml.safe_load_all(path.read_text()):
-            if document["kind"] not in ("Project", "Workspace"):
+            if document["kind"] not in _KINDS:
                 continue
             document["metadata"]["namespace"] = namespace
             if document["kind"] == "Workspace":
@@ -56,50 +62,16 @@ def sample_manifests(repo_url: str, namespace: str) -> list[dict[str, Any]]:
     return documents
 
 
-class _Story:
-    """Tells every change of a Workspace's phase, and knows when all are settled."""
-
-    def __init__(self, names: frozenset[str], progress: Progress, began: float) -> None:
-        self._names = names
-        self._progress = progress
-        self._began = began
-        self._told: dict[str, str] = {}
-        self.phases: dict[str, Phase | None] = {}
-        self.settled = anyio.Event()
-
-    def changed(self, change: Change[Workspace]) -> None:
-        workspace = change.new
-        if workspace is None or workspace.metadata.name not in self._names:
-            return
-        name, status = workspace.metadata.name, workspace.status
-        self.phases[name] = status.phase
-        text = f"{status.phase or 'new'}{'/' + status.reason if status.reason else ''}"
-        if self._told.get(name) != text:
-            self._told[name] = text
-            seconds = time.monotonic() - self._began
-            detail = f"  {status.message}" if status.message and status.phase is Phase.FAILED else ""
-            self._progress.say(f"{seconds:6.1f} s  {name:<12} {text}{detail}")
-        if self.phases.keys() == self._names and all(
-            phase in (Phase.APPLIED, Phase.FAILED, Phase.VALIDATION_FAILED) for phase in self.phases.values()
-        ):
-            self.settled.set()
-
-    @property
-    def applied(self) -> bool:
-        """Whether every Workspace ended Applied."""
-        return self.phases.keys() == self._names and set(self.phases.values()) == {Phase.APPLIED}
-
-
 def run_demo(settings: DemoSettings) -> int:
-    """Run the demo; returns 0 if every Workspace was applied, else 1."""
+    """Run the demo; returns 0 if everything went as told, else 1."""
     progress = LineProgress(sys.stderr)
-    began = time.monotonic()
+    story_began = time.monotonic()
     assets = machine_assets(settings.assets, progress)
     folder = Path(tempfile.mkdtemp(prefix="magos-demo-"))
 
     async def walk() -> int:
         async with machine(assets, folder, environ=settings.environ, progress=progress) as here:
-            return await _walk(here, progress, began, stay=settings.stay)
+            return await _watched(here, Story(progress, story_began), stay=settings.stay)
 
     try:
         return anyio.run(_until_signalled, walk)
@@ -125,36 +97,64 @@ async def _until_signalled(walk: Any) -> int:
     return result
 
 
-async def _walk(here: Machine, progress: Progress, began: float, *, stay: bool) -> int:
-    await here.prepare_namespace(DEMO_NAMESPACE)
-    documents = sample_manifests(here.repo_url, DEMO_NAMESPACE)
-    names = frozenset(d["metadata"]["name"] for d in documents if d["kind"] == "Workspace")
-    project = next(d["metadata"]["name"] for d in documents if d["kind"] == "Project")
-    revision = await anyio.to_thread.run_sync(here.repository.head)
-    progress.say(f"applying Project {project} with {len(names)} Workspaces; the repository is at commit {revision}")
-    story = _Story(names, progress, began)
-    informer: Informer[Workspace] = Informer(
-        here.client, WORKSPACES, namespace=DEMO_NAMESPACE, clock=SystemClock(), rng=random.SystemRandom()
-    )
-    informer.add_handler(story.changed)
+async def _watched(here: Machine, story: Story, *, stay: bool) -> int:
+    """Run the walk with informers that feed the story."""
+    clock, rng = SystemClock(), random.SystemRandom()
+    workspaces: Informer[Workspace] = Informer(here.client, WORKSPACES, namespace=DEMO_NAMESPACE, clock=clock, rng=rng)
+    rollouts: Informer[Rollout] = Informer(here.client, ROLLOUTS, namespace=DEMO_NAMESPACE, clock=clock, rng=rng)
+    workspaces.add_handler(story.workspace_changed)
+    rollouts.add_handler(story.rollout_changed)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(informer.run)
-        await anyio.to_thread.run_sync(
-            lambda: here.kubectl.run("apply", "-f", "-", stdin=yaml.safe_dump_all(documents))
-        )
-        with anyio.move_on_after(_PATIENCE_SECONDS):
-            await story.settled.wait()
-        members = [workspace for workspace in informer.cache.list() if workspace.metadata.name in names]
-        await _tell_end(here, project, members)
+        tasks.start_soon(workspaces.run)
+        tasks.start_soon(rollouts.run)
+        project, well = await _walk(here, story)
+        await _tell_end(here, project, story)
         if stay:
             print("\nUp until Ctrl-C.", flush=True)
             await anyio.sleep_forever()
         tasks.cancel_scope.cancel()
-    return 0 if story.applied and all(w.status.observed_revision == revision for w in members) else 1
+    return 0 if well else 1
 
 
-async def _tell_end(here: Machine, project: str, members: list[Workspace]) -> None:
+async def _walk(here: Machine, story: Story) -> tuple[str, bool]:
+    """Return the Project's name and whether every chapter ended as it should."""
+    documents = sample_manifests(here.repo_url, DEMO_NAMESPACE, "promotion")
+    project = next(d["metadata"]["name"] for d in documents if d["kind"] == "Project")
+    first = await anyio.to_thread.run_sync(here.repository.head)
+    story.say(f"applying Project {project}, its Rollout and three Workspaces; the repository is at {first}")
+    await here.prepare_namespace(DEMO_NAMESPACE)
+    await anyio.to_thread.run_sync(lambda: here.kubectl.run("apply", "-f", "-", stdin=yaml.safe_dump_all(documents)))
+    if not await story.until(lambda: story.promoted(first), _PATIENCE_SECONDS):
+        return project, False
+
+    broken = await anyio.to_thread.run_sync(here.repository.release_broken, "1.1.0", "staging")
+    story.say(f"committed {broken}: release 1.1.0, with a mistake in staging. Nobody tells Magos.")
+    if not await story.until(lambda: _halted(story, first, broken), _PATIENCE_SECONDS):
+        return project, False
+    prod = story.workspaces[f"{project}-prod"].status
+    story.say(f"prod stays at {prod.observed_revision} and says: {prod.message}")
+
+    fixed = await anyio.to_thread.run_sync(here.repository.repair_module, "staging")
+    story.say(f"committed {fixed}: the mistake is corrected.")
+    return project, await story.until(lambda: story.promoted(fixed), _PATIENCE_SECONDS)
+
+
+def _halted(story: Story, before: str, broken: str) -> bool:
+    """Whether the bad commit reached dev, failed in staging and did not get to prod."""
+    stages = {name.rsplit("-", 1)[-1]: workspace.status for name, workspace in story.workspaces.items()}
+    return (
+        story.rollout is not None
+        and story.rollout.status.reason == "StepFailed"
+        and stages["dev"].observed_revision == broken
+        and stages["staging"].reason == "PlanFailed"
+        and stages["prod"].observed_revision == before
+        and stages["prod"].reason == "AwaitingRollout"
+    )
+
+
+async def _tell_end(here: Machine, project: str, story: Story) -> None:
     found = await here.client.get(PROJECTS, DEMO_NAMESPACE, project)
+    members = sorted(story.workspaces.values(), key=lambda workspace: workspace.metadata.name)
     print()
     print(project_tree(project, found, members))
     for workspace in members:
@@ -163,8 +163,8 @@ async def _tell_end(here: Machine, project: str, members: list[Workspace]) -> No
     print(
         f"\nKubeconfig: {kubeconfig}\n\nTry next:\n"
         f"  export KUBECONFIG={kubeconfig}\n"
-        f"  kubectl get ws -n {DEMO_NAMESPACE}\n"
-        f"  kubectl logs -n {DEMO_NAMESPACE} -l magosproject.io/workspace={members[0].metadata.name} -c terraform\n"
+        f"  kubectl get ws,mro -n {DEMO_NAMESPACE}\n"
+        f"  kubectl logs -n {DEMO_NAMESPACE} -l magosproject.io/workspace={project}-dev -c terraform\n"
         f"  magos tree {project} -n {DEMO_NAMESPACE}",
         flush=True,
     )

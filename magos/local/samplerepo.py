@@ -96,6 +96,13 @@ class SampleRepository:
             files |= self._environment(name, version)
         return self.commit(files, f"Release {version} to {', '.join(names)}")
 
+    def release_broken(self, version: str, environment: str) -> GitSHA:
+        """Commit a new release for all environments, with a module in one of them that cannot be planned."""
+        files: dict[str, str | None] = {f"{self.folder(environment)}/broken.tf": BROKEN}
+        for name in self.environments:
+            files |= self._environment(name, version)
+        return self.commit(files, f"Release {version}")
+
     def break_module(self, environment: str) -> GitSHA:
         """Commit a module that cannot be planned (a reference to an undeclared variable)."""
         return self.commit({f"{self.folder(environment)}/broken.tf": BROKEN}, f"Break {environment}")

@@ -1,0 +1,58 @@
+"""The demo, as a user runs it."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.envtest.cluster import eventually
+
+_MAGOS = Path(sys.executable).parent / "magos"
+
+
+def _processes_naming(text: str) -> list[str]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue  # ended while we looked
+        if text in command:
+            found.append(command)
+    return found
+
+
+def test_the_walk_promotes_halts_and_recovers_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    answer = subprocess.run(
+        [_MAGOS, "demo", "--exit"],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,
+    )
+    told = answer.stdout + answer.stderr
+    assert answer.returncode == 0, told
+    revisions = re.findall(r"^[├└]─ ✔ Workspace shop-\w+ +Applied/\w+ +revision (\w{7})", answer.stdout, re.MULTILINE)
+    assert len(revisions) == 3, told
+    assert len(set(revisions)) == 1, told
+    assert "shop-staging   Failed/PlanFailed" in told
+    assert re.search(r"prod stays at \w{40} and says: ", told), told
+    assert not list(tmp_path.iterdir()), "the demo's folder is still there"
+    assert not _processes_naming(str(tmp_path))
+
+
+def test_ctrl_c_ends_everything_in_order(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [_MAGOS, "demo"],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        eventually(lambda: any("controller" in line for line in _processes_naming(str(tmp_path))), within=120)
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=120)
+    assert not _processes_naming(str(tmp_path))
+    assert not list(tmp_path.iterdir())
