@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import anyio
 
@@ -68,6 +68,7 @@ class SimApiServer:
         self.collector = GarbageCollector(self.store, self.writer, self.resources, clock)
         self.watches: list[Watch] = []
         self.served: list[Served] = []
+        self.acting = ""
         self._router = Router(resources=self.resources, reader=Reader(self.store), writer=self.writer, clock=clock)
         for name in namespaces:
             self.create(self.resource("namespaces"), {"metadata": {"name": name}})
@@ -80,7 +81,7 @@ class SimApiServer:
         """Return a typed client over a new connection."""
         return ApiClient(self.transport(user))
 
-    def resource(self, resource: str | Kind[object]) -> ResourceType:  # type: ignore[type-var]
+    def resource(self, resource: str | Kind[Any]) -> ResourceType:
         """Return the served resource for ``<plural>.<group>`` or a Kind."""
         name = resource if isinstance(resource, str) else resource.resource
         return next(r for r in self.resources if r.resource == name)
@@ -94,9 +95,13 @@ class SimApiServer:
         """Return the number of requests by verb (get, list, watch, create, update, patch, delete)."""
         return Counter(served.verb for served in self.served if not user or served.user == user)
 
-    def handle(self, request: HttpRequest) -> HttpResponse:
-        """Carry out a request at once."""
-        return self._router.handle(request)
+    def handle(self, request: HttpRequest, user: str = "") -> HttpResponse:
+        """Carry out a request at once; meanwhile ``acting`` tells the store's listeners who writes."""
+        self.acting = user
+        try:
+            return self._router.handle(request)
+        finally:
+            self.acting = ""
 
     async def pause(self) -> None:
         """Let one way of a request pass."""
@@ -218,11 +223,11 @@ class SimTransport:
         server = self._server
         fault = server.faults.pick(request)
         if fault is None:
-            return server.handle(request)
+            return server.handle(request, self._user)
         if isinstance(fault, Lose):
             await self._lose(request, effect=fault.effect)
         if fault.effect:
-            server.handle(request)
+            server.handle(request, self._user)
         if isinstance(fault, Answer):
             return problem_response(fault.problem())
         server.note(request, self._user, 0)
@@ -231,7 +236,7 @@ class SimTransport:
 
     async def _lose(self, request: HttpRequest, *, effect: bool) -> NoReturn:
         if effect:
-            self._server.handle(request)
+            self._server.handle(request, self._user)
         self._server.note(request, self._user, 0)
         await self._server.pause()
         raise TransportError("the connection was reset", sent=True)

@@ -1,0 +1,144 @@
+"""The kubelet and the scheduler of one node: pods are bound, run their stages, are stopped gracefully and end.
+
+A node that is ``up = False`` is unreachable: nothing of its pods moves, deletions included, until it comes back.
+"""
+
+import random
+from dataclasses import dataclass
+from typing import ClassVar
+
+from magos.api.names import volume_claim_name
+from tests.sim.apiserver import SimApiServer
+from tests.sim.apiserver.resources import Json
+from tests.sim.fleet.actor import Actor
+from tests.sim.fleet.terraform import Terraform, Work, encode, order_of
+
+__all__ = ["Kubelet"]
+
+_STOPPING = (0.5, 2.0)
+_FINISHED = ("Succeeded", "Failed")
+
+
+@dataclass
+class _Running:
+    work: Work
+    ends_at: float
+    stopping: bool = False
+    tool: bool = False
+
+
+class Kubelet(Actor):
+    """See the module. ``starts = False`` leaves new pods waiting, as a missing image does."""
+
+    name: ClassVar[str] = "kubelet"
+    resources: ClassVar[tuple[str, ...]] = ("pods",)
+
+    def __init__(self, server: SimApiServer, rng: random.Random, terraform: Terraform) -> None:
+        super().__init__(server, rng)
+        self.starts = True
+        self.mute = False
+        self._terraform = terraform
+        self._running: dict[str, _Running] = {}
+
+    def act(self) -> float | None:
+        """Bring every pod one step further."""
+        pods = self.items("pods")
+        alive = {pod["metadata"]["uid"] for pod in pods}
+        for uid in [uid for uid in self._running if uid not in alive]:
+            running = self._running.pop(uid)  # the object is gone, but the node has noticed only now
+            self._terraform.end(running.work, interrupted=True)
+        deadlines = [self._pod(pod) for pod in pods]
+        return min((each for each in deadlines if each is not None), default=None)
+
+    def _pod(self, pod: Json) -> float | None:
+        uid, phase = pod["metadata"]["uid"], (pod.get("status") or {}).get("phase", "")
+        going = "deletionTimestamp" in pod["metadata"]
+        running = self._running.get(uid)
+        if phase in _FINISHED:
+            if going:
+                self.delete("pods", pod, grace=0)
+            return None
+        if running is None:
+            if not going:
+                return self._start(pod)
+            self._never_started(pod)
+            return None
+        if going and not running.stopping:
+            running.stopping = True
+            running.ends_at = min(running.ends_at, self.now() + self.rng.uniform(*_STOPPING))
+        if self.now() < running.ends_at:
+            if not running.tool:
+                running.tool = True
+                self._report(pod, {"initContainerStatuses": [_state("fetch", _ended(0)), _state("terraform", _RUNS)]})
+            return running.ends_at
+        self._end(pod, running)
+        return None
+
+    def _start(self, pod: Json) -> float | None:
+        if not pod["spec"].get("nodeName"):
+            self.patch("pods", pod, {"spec": {"nodeName": "node"}})
+            self.wake()
+            return None
+        if not self.starts:
+            waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
+            self._report(pod, {"initContainerStatuses": [_state("fetch", waiting)]})
+            return None
+        namespace = pod["metadata"]["namespace"]
+        work = self._terraform.begin(order_of(pod, self._claim(pod), lambda item: self._variables(namespace, item)))
+        ends_at = self.now() + work.seconds
+        self._running[pod["metadata"]["uid"]] = _Running(work, ends_at)
+        self._report(pod, {"phase": "Running", "initContainerStatuses": [_state("fetch", _RUNS)]})
+        return min(ends_at, self.now() + work.seconds / 2)
+
+    def _never_started(self, pod: Json) -> None:
+        self._report(pod, {"phase": "Failed", "reason": "Deleted"})
+
+    def _end(self, pod: Json, running: _Running) -> None:
+        del self._running[pod["metadata"]["uid"]]
+        result = self._terraform.end(running.work, interrupted=running.stopping)
+        code = result.exit_code
+        message = "" if self.mute else encode(result)
+        stages = [_state(name, _ended(0)) for name in ("fetch", "terraform")]
+        main = _state("job", {"terminated": {"exitCode": code, "message": message}})
+        body = {"initContainerStatuses": stages, "containerStatuses": [main]}
+        self._report(pod, {"phase": "Failed" if code else "Succeeded", **body})
+
+    def _report(self, pod: Json, status: Json) -> None:
+        self.patch("pods", pod, {"status": status}, "status")
+
+    def _claim(self, pod: Json) -> str:
+        """The volume is the claim's, and the claim's UID is what tells two claims of one name apart."""
+        for volume in pod["spec"].get("volumes") or []:
+            name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+            if name:
+                key = (pod["metadata"]["namespace"], name)
+                found = self.server.store.get(self.type("persistentvolumeclaims"), key)
+                return str(found["metadata"]["uid"] if found is not None else name)
+        return volume_claim_name(pod["metadata"]["name"])
+
+    def _variables(self, namespace: str, pod: Json) -> str:
+        """What the tool gets as ``TF_VAR_…``, references resolved as the kubelet does."""
+        containers = [*(pod["spec"].get("initContainers") or []), *pod["spec"]["containers"]]
+        told = [env for container in containers for env in container.get("env") or []]
+        found = {f"{e['name']}={self._value(namespace, e)}" for e in told if e["name"].startswith("TF_VAR_")}
+        return ",".join(sorted(found))
+
+    def _value(self, namespace: str, env: Json) -> str:
+        source = env.get("valueFrom") or {}
+        for field, resource in (("secretKeyRef", "secrets"), ("configMapKeyRef", "configmaps")):
+            reference = source.get(field)
+            if reference:
+                found = self.server.store.get(self.type(resource), (namespace, reference["name"])) or {}
+                return str((found.get("data") or {}).get(reference["key"], ""))
+        return str(env.get("value", ""))
+
+
+_RUNS: Json = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+
+
+def _ended(code: int) -> Json:
+    return {"terminated": {"exitCode": code}}
+
+
+def _state(name: str, state: Json) -> Json:
+    return {"name": name, "state": state, "ready": False, "restartCount": 0, "image": "x", "imageID": ""}

@@ -1,0 +1,86 @@
+"""I15, I16 and I21: nothing runs hot, a commit causes one run at once, and only ticks move the schedule."""
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator
+from datetime import timedelta
+
+from magos.api.annotations import DETECTED_REVISION, MINIMUM_RECONCILE_INTERVAL
+from magos.api.names import JobType
+from magos.api.timestamps import parse_time
+from magos.api.triggers import Trigger
+from tests.sim.history.records import CONTROLLERS, JobCreated, Owner, Record, WorkspaceWritten
+from tests.sim.history.state import State, owner_of
+from tests.sim.virtualtime import EPOCH
+
+__all__ = ["Calm"]
+
+Found = Iterator[tuple[str, str]]
+MOST_WRITES = 120
+"""Writes that one controller may make to one object in one minute; a whole run takes fewer than 20."""
+
+_TICKING = (Trigger.SCHEDULED, Trigger.RETRY)
+
+
+class Calm:
+    """Keeps the counts of one history."""
+
+    def __init__(self) -> None:
+        self._writes: defaultdict[tuple[str, Owner], deque[float]] = defaultdict(deque)
+        self._told: Counter[tuple[Owner, str]] = Counter()
+        self._runs: Counter[tuple[Owner, str]] = Counter()
+        self._ticks: dict[Owner, float] = {}
+
+    def check(self, record: Record, state: State) -> Found:
+        """Yield (invariant, what is wrong) for one record that is about to become true."""
+        match record:
+            case WorkspaceWritten():
+                self._note_commit(record)
+                yield from self._pace(record)
+                yield from _schedule(record)
+            case JobCreated() if record.job_type is JobType.PLAN:
+                yield from self._plan(record, state)
+
+    def _pace(self, record: WorkspaceWritten) -> Found:
+        if record.actor not in CONTROLLERS:
+            return
+        recent = self._writes[record.actor, owner_of(record)]
+        recent.append(record.at)
+        while recent[0] < record.at - 60:
+            recent.popleft()
+        if len(recent) == MOST_WRITES + 1:
+            yield "I15", f"{record.actor} wrote {owner_of(record)} {len(recent)} times within a minute"
+
+    def _note_commit(self, record: WorkspaceWritten) -> None:
+        new = record.new.metadata.annotations.get(DETECTED_REVISION, "") if record.new is not None else ""
+        old = record.old.metadata.annotations.get(DETECTED_REVISION, "") if record.old is not None else ""
+        if new and new != old:
+            self._told[owner_of(record), new] += 1
+
+    def _plan(self, record: JobCreated, state: State) -> Found:
+        live = state.workspaces.get(record.workspace)
+        if live is None:
+            return
+        trigger = live.status.current_run_trigger
+        if trigger is Trigger.REVISION:
+            key = (record.workspace, record.revision)
+            self._runs[key] += 1
+            if self._runs[key] > self._told[key]:
+                yield "I15", f"commit {record.revision} caused run {self._runs[key]} of {record.workspace} at once"
+        if trigger in _TICKING:
+            last = self._ticks.get(record.workspace)
+            floor = MINIMUM_RECONCILE_INTERVAL.total_seconds()
+            if last is not None and record.at - last < floor * 0.5:
+                yield "I21", f"{record.workspace} was started by ticks at {last:.1f} and {record.at:.1f} s"
+            self._ticks[record.workspace] = record.at
+
+
+def _schedule(record: WorkspaceWritten) -> Found:
+    old, new = record.old, record.new
+    if old is None or new is None or record.actor != "workspace":
+        return
+    before, after = old.status.next_reconcile_time, new.status.next_reconcile_time
+    same = old.status.observed_reconcile_interval == new.status.observed_reconcile_interval
+    if not before or before == after or not same:
+        return
+    if parse_time(before) > EPOCH + timedelta(seconds=record.at + 1):
+        yield "I16", f"the next tick of {owner_of(record)} moved from {before} to {after} before it was due"

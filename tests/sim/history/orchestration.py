@@ -1,0 +1,133 @@
+"""I7 and I8: who gives permission to whom, judged anew from the objects alone.
+
+A grant is judged on what its giver can have read: it is right if it was right at some moment of the recent past
+(``State.slack``); permission itself is conditional on the exact version of the member, so that needs no slack.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from magos.api.annotations import (
+    DETECTED_REVISION,
+    DETECTED_SOURCE,
+    EXECUTION_ALLOWED,
+    RECONCILE_REQUEST,
+    TRUE,
+    execution_allowed,
+)
+from magos.api.names import source_key
+from magos.api.phases import Phase
+from magos.api.rollout import Rollout
+from magos.api.selectors import compile_selector
+from magos.api.triggers import Trigger
+from magos.api.workspace import Workspace
+from magos.ids import is_git_sha
+from tests.sim.history.records import Owner, Record, WorkspaceWritten
+from tests.sim.history.state import Snapshot, State, owner_of
+
+__all__ = ["check_orchestration", "pending_revision"]
+
+Found = Iterator[tuple[str, str]]
+_FAILED = (Phase.FAILED, Phase.VALIDATION_FAILED)
+
+
+def check_orchestration(record: Record, state: State) -> Found:
+    """Yield (invariant, what is wrong) for a grant that is about to become true."""
+    if not isinstance(record, WorkspaceWritten) or not _is_grant(record):
+        return
+    owner, member = owner_of(record), record.old
+    if member is None or record.actor not in ("project", "rollout"):
+        return
+    key = (owner[0], member.spec.project_ref.name)
+    past = list(state.recently(record.at))
+    if record.actor == "project":
+        if all(key in each.rollouts for each in past):
+            yield "I8", f"the Project grants {owner} although Rollout {key} exists"
+        return
+    reasons = [_objection(each, each.rollouts.get(key), member) for each in past]
+    if all(reason is not None for reason in reasons):
+        yield "I7", f"Rollout {key} grants {owner}: {reasons[-1]}"
+
+
+def pending_revision(member: Workspace) -> str:
+    """Return the commit the next or unfinished run will use (spec §6.2.3), empty if unknown."""
+    target, status = member.spec.source.target_revision, member.status
+    key = source_key(member.spec.source.repo_url, target)
+    if is_git_sha(target):
+        return target
+    told = member.metadata.annotations.get(DETECTED_REVISION, "")
+    if is_git_sha(told) and member.metadata.annotations.get(DETECTED_SOURCE, key) == key:
+        return told
+    run = status.current_run
+    if run is not None and run.revision and run.source_key == key and status.phase is not Phase.APPLIED:
+        return run.revision
+    return status.observed_revision if status.observed_source == key else ""
+
+
+def _is_grant(record: WorkspaceWritten) -> bool:
+    old, new = record.old, record.new
+    before = old is not None and execution_allowed(old.metadata.annotations)
+    return new is not None and new.metadata.annotations.get(EXECUTION_ALLOWED) == TRUE and not before
+
+
+def _objection(snapshot: Snapshot, rollout: Rollout | None, member: Workspace) -> str | None:
+    """Return what stands against this grant at that moment, None if nothing does."""
+    if rollout is None:
+        return "there is no such Rollout"
+    members = _members(snapshot.workspaces, rollout)
+    cohorts: list[list[Workspace]] = []
+    taken: set[str] = set()
+    for step in rollout.spec.strategy.steps:
+        selector = compile_selector(step.selector)
+        matched = [each for each in members if selector.matches(each.metadata.labels)]
+        if not matched:
+            return f"step {step.name} selects nobody"
+        cohorts.append([each for each in matched if each.metadata.name not in taken])
+        taken |= {each.metadata.name for each in matched}
+    for index, cohort in enumerate(cohorts):
+        if any(each.metadata.name == member.metadata.name for each in cohort):
+            earlier = [each for group in cohorts[:index] for each in group]
+            return _unfinished(earlier) or _failed(cohort, member) or _unpromoted(earlier, member)
+    return "it is in no step"
+
+
+def _members(workspaces: Mapping[Owner, Workspace], rollout: Rollout) -> list[Workspace]:
+    namespace, project = rollout.metadata.namespace, rollout.spec.project_ref
+    return [
+        each
+        for (where, _), each in sorted(workspaces.items())
+        if where == namespace and each.spec.project_ref.name == project and each.metadata.deletion_timestamp is None
+    ]
+
+
+def _unfinished(earlier: list[Workspace]) -> str | None:
+    for each in earlier:
+        phase, trigger = each.status.phase, each.status.current_run_trigger
+        name = each.metadata.name
+        if phase in _FAILED:
+            return f"{name} of an earlier step has failed"
+        if phase is None or (phase is not Phase.APPLIED and trigger is not Trigger.SCHEDULED):
+            return f"{name} of an earlier step is {phase or 'new'}"
+        if each.status.observed_generation != each.metadata.generation:
+            return f"{name} of an earlier step has been edited"
+        request, run = each.metadata.annotations.get(RECONCILE_REQUEST), each.status.current_run
+        if request and not (phase is Phase.APPLIED and run is not None and run.request == request):
+            return f"{name} of an earlier step has a request"
+    return None
+
+
+def _failed(cohort: list[Workspace], member: Workspace) -> str | None:
+    bad = [e.metadata.name for e in cohort if e.status.phase in _FAILED and e.metadata.name != member.metadata.name]
+    return f"{bad[0]} of the same step has failed" if bad else None
+
+
+def _unpromoted(earlier: list[Workspace], member: Workspace) -> str | None:
+    source, wanted = member.spec.source, pending_revision(member)
+    key = source_key(source.repo_url, source.target_revision)
+    for each in earlier:
+        other = each.spec.source
+        if (other.repo_url, other.target_revision) != (source.repo_url, source.target_revision):
+            continue
+        has = each.status.observed_revision if each.status.observed_source == key else ""
+        if not wanted or has != wanted:
+            return f"{each.metadata.name} has {has or 'nothing'} applied, it would run {wanted or 'an unknown commit'}"
+    return None

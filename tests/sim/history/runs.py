@@ -1,0 +1,133 @@
+"""I1 to I6 and I9: what a run may do."""
+
+from collections.abc import Iterator
+
+from magos.api.annotations import APPROVED, execution_allowed, force_delete
+from magos.api.labels import FINALIZER
+from magos.api.names import JobType
+from magos.api.phases import Phase
+from magos.api.result import Outcome, ViolationAction
+from magos.api.workspace import Workspace
+from tests.sim.history.records import (
+    CONTROLLERS,
+    JobCreated,
+    JobDeleted,
+    PodCreated,
+    PodDeleted,
+    Record,
+    ToolStarted,
+    WorkspaceWritten,
+)
+from tests.sim.history.state import Run, State, owner_of
+
+__all__ = ["check_runs"]
+
+Found = Iterator[tuple[str, str]]
+
+
+def check_runs(record: Record, state: State) -> Found:
+    """Yield (invariant, what is wrong) for one record that is about to become true."""
+    match record:
+        case JobCreated():
+            yield from _job(record, state)
+        case PodCreated():
+            yield from _pod(record, state)
+        case ToolStarted():
+            yield from _tool(record, state)
+        case WorkspaceWritten():
+            yield from _pin(record, state)
+            yield from _approval(record, state)
+            yield from _release(record, state)
+        case JobDeleted() | PodDeleted():
+            if record.actor in CONTROLLERS and state.applying(record.workspace):
+                yield "I9", f"{record.actor} deletes a Job or pod of {record.workspace} while it applies"
+
+
+def _pod(record: PodCreated, state: State) -> Found:
+    others = state.pods.get(record.workspace) or set()
+    if others:
+        yield "I1", f"pod of run {record.run_id} starts while {sorted(others)} of {record.workspace} run"
+    same = [p for p in state.run(record.workspace, record.run_id).pods if p.job_type is record.job_type]
+    if same:
+        yield "I2", f"the {record.job_type} of run {record.run_id} gets a second pod"
+
+
+def _job(record: JobCreated, state: State) -> Found:
+    live = state.workspaces.get(record.workspace)
+    run = state.run(record.workspace, record.run_id)
+    if any(job.job_type is record.job_type for job in run.jobs):
+        yield "I2", f"run {record.run_id} gets a second {record.job_type} Job"
+    if live is None or not execution_allowed(live.metadata.annotations):
+        yield "I4", f"{record.job_type} Job of {record.workspace} is created without permission"
+    if record.job_type is JobType.APPLY:
+        yield from _apply(record, live, run)
+
+
+def _apply(record: JobCreated, live: Workspace | None, run: Run) -> Found:
+    end = run.end_of(JobType.PLAN)
+    if end is None or end.result.result is not Outcome.SUCCEEDED:
+        yield "I6", f"run {record.run_id} applies without a plan that succeeded"
+        return
+    blocking = [each for each in end.result.violations if each.action is not ViolationAction.AUDIT]
+    if blocking:
+        yield "I6", f"run {record.run_id} applies although {blocking[0].policy} blocks it"
+    if (record.digest, record.revision) != (end.result.plan_digest, end.result.revision):
+        yield "I2", f"run {record.run_id} is told to apply another plan than it made"
+    gate = run.gated_at is not None or bool(end.result.violations) or (live is not None and not live.spec.auto_apply)
+    if gate and (run.approved_at is None or run.gated_at is None or run.approved_at < run.gated_at):
+        yield "I5", f"run {record.run_id} applies without approval"
+
+
+def _tool(record: ToolStarted, state: State) -> Found:
+    run = state.run(record.workspace, record.run_id)
+    if any(each.job_type is record.job_type for each in run.started):
+        yield "I2", f"the tool runs twice for the {record.job_type} of run {record.run_id}"
+    if any(each.revision != record.revision for each in run.started) or run.pin not in ("", record.revision):
+        yield "I3", f"run {record.run_id} works on {record.revision}, but is pinned to another commit"
+    if record.job_type is JobType.APPLY:
+        plan = run.end_of(JobType.PLAN)
+        if plan is None or plan.result.plan_digest != record.digest:
+            yield "I2", f"run {record.run_id} applies a plan file that is not its own"
+
+
+def _pin(record: WorkspaceWritten, state: State) -> Found:
+    """The pin is the revision in status from Planning on; it names what the tool worked on, and never changes."""
+    new = record.new
+    if new is None or record.actor not in CONTROLLERS or new.status.current_run is None:
+        return
+    status, revision = new.status, new.status.current_run.revision
+    run = state.run(owner_of(record), status.current_run_id)
+    if status.phase not in (Phase.PENDING, Phase.FAILED, Phase.DELETING, None) and revision:
+        if run.pin not in ("", revision):
+            yield "I3", f"run {status.current_run_id} is relabelled from {run.pin} to {revision}"
+        if any(each.revision != revision for each in run.started):
+            yield "I3", f"run {status.current_run_id} says {revision} and worked on {run.started[0].revision}"
+        run.pin = revision
+    ends = status.phase is Phase.APPLIED and (record.old is None or record.old.status.phase is not Phase.APPLIED)
+    if ends and run.started and status.observed_revision != run.started[-1].revision:
+        yield "I3", f"run {status.current_run_id} observed {status.observed_revision}, it applied another commit"
+
+
+def _approval(record: WorkspaceWritten, state: State) -> Found:
+    new = record.new
+    if new is None:
+        return
+    before = record.old.status.awaiting_approval if record.old is not None else None
+    given = new.metadata.annotations.get(APPROVED)
+    told = record.old.metadata.annotations.get(APPROVED) if record.old is not None else None
+    if given and given != told and before is not None and given == before.run_id and record.actor not in CONTROLLERS:
+        run = state.run(owner_of(record), given)
+        run.approved_at = record.at if run.approved_at is None else run.approved_at
+    after = new.status.current_run
+    opened = new.status.awaiting_approval is None and after is not None and after.approval is not None
+    if before is not None and opened and state.run(owner_of(record), before.run_id).approved_at is None:
+        yield "I5", f"the gate of run {before.run_id} opens, nobody approved it"
+
+
+def _release(record: WorkspaceWritten, state: State) -> Found:
+    old, new = record.old, record.new
+    if old is None or record.actor not in CONTROLLERS or FINALIZER not in old.metadata.finalizers:
+        return
+    kept = new is not None and FINALIZER in new.metadata.finalizers
+    if not kept and state.applying(owner_of(record)) and not force_delete(old.metadata.annotations):
+        yield "I9", f"{owner_of(record)} is let go while it applies"

@@ -1,0 +1,130 @@
+"""What the checker knows at each record: the live objects, their recent past, and what each run has done."""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from magos.api.names import JobType
+from magos.api.rollout import Rollout
+from magos.api.workspace import Workspace
+from tests.sim.history.records import (
+    JobCreated,
+    Owner,
+    PodCreated,
+    PodEnded,
+    Record,
+    RolloutWritten,
+    ToolEnded,
+    ToolStarted,
+    WorkspaceWritten,
+)
+
+__all__ = ["Run", "Snapshot", "State", "owner_of"]
+
+Half = tuple[Owner, str, JobType]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All Workspaces and Rollouts from ``at`` on."""
+
+    at: float
+    workspaces: Mapping[Owner, Workspace]
+    rollouts: Mapping[Owner, Rollout]
+
+
+@dataclass
+class Run:
+    """One run of one Workspace, as far as it has come."""
+
+    jobs: list[JobCreated] = field(default_factory=list)
+    pods: list[PodCreated] = field(default_factory=list)
+    started: list[ToolStarted] = field(default_factory=list)
+    ended: list[ToolEnded] = field(default_factory=list)
+    gated_at: float | None = None
+    approved_at: float | None = None
+    pin: str = ""
+
+    def end_of(self, job_type: JobType) -> ToolEnded | None:
+        """Return how that half of the run ended."""
+        return next((each for each in self.ended if each.job_type is job_type), None)
+
+
+class State:
+    """Fed with every record *after* the checks of that record; ``slack`` is how long the recent past lasts."""
+
+    def __init__(self, slack: float) -> None:
+        self.slack = slack
+        self.workspaces: dict[Owner, Workspace] = {}
+        self.rollouts: dict[Owner, Rollout] = {}
+        self.runs: dict[tuple[Owner, str], Run] = {}
+        self.working: dict[Half, float] = {}
+        self.pods: dict[Owner, set[str]] = {}
+        self._past: deque[Snapshot] = deque([Snapshot(0.0, {}, {})])
+
+    def run(self, owner: Owner, run_id: str) -> Run:
+        """Return what is known about a run."""
+        return self.runs.setdefault((owner, run_id), Run())
+
+    def applying(self, owner: Owner) -> bool:
+        """Tell whether an apply of this Workspace is at work."""
+        return any(who == owner and half is JobType.APPLY for who, _, half in self.working)
+
+    def recently(self, now: float) -> Iterator[Snapshot]:
+        """Yield what was true at some moment of the recent past, the present last."""
+        while len(self._past) > 1 and self._past[1].at <= now - self.slack:
+            self._past.popleft()
+        yield from self._past
+
+    def take(self, record: Record) -> None:
+        """Let the record be true."""
+        match record:
+            case WorkspaceWritten():
+                self._workspace(record)
+            case RolloutWritten():
+                item = record.new or record.old
+                if item is not None:
+                    key = (item.metadata.namespace, item.metadata.name)
+                    self.rollouts.pop(key, None)
+                    if record.new is not None:
+                        self.rollouts[key] = record.new
+                self._remember(record.at)
+            case JobCreated():
+                self.run(record.workspace, record.run_id).jobs.append(record)
+            case PodCreated():
+                self.run(record.workspace, record.run_id).pods.append(record)
+                self.pods.setdefault(record.workspace, set()).add(record.pod)
+            case PodEnded():
+                self.pods.setdefault(record.workspace, set()).discard(record.pod)
+            case ToolStarted():
+                self.run(record.workspace, record.run_id).started.append(record)
+                self.working[record.workspace, record.run_id, record.job_type] = record.at
+            case ToolEnded():
+                self.run(record.workspace, record.run_id).ended.append(record)
+                self.working.pop((record.workspace, record.run_id, record.job_type), None)
+
+    def _workspace(self, record: WorkspaceWritten) -> None:
+        key = owner_of(record)
+        self.workspaces.pop(key, None)
+        if record.new is not None:
+            self.workspaces[key] = record.new
+            self._follow(record, record.new)
+        self._remember(record.at)
+
+    def _follow(self, record: WorkspaceWritten, new: Workspace) -> None:
+        status = new.status
+        run = self.run(owner_of(record), status.current_run_id)
+        waiting = status.awaiting_approval
+        if waiting is not None and waiting.run_id == status.current_run_id and run.gated_at is None:
+            run.gated_at = record.at
+
+    def _remember(self, at: float) -> None:
+        self._past.append(Snapshot(at, dict(self.workspaces), dict(self.rollouts)))
+
+
+def owner_of(record: WorkspaceWritten) -> Owner:
+    """Return which Workspace the record is about."""
+    item = record.new or record.old
+    if item is None:
+        raise ValueError("a record about no Workspace")
+    return item.metadata.namespace, item.metadata.name
