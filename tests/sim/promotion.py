@@ -59,13 +59,16 @@ class Start:
 
 @dataclass
 class Imitation:
-    """Stands for the workspace controller and what is below it. ``broken`` are (Workspace, commit) pairs that fail."""
+    """Stands for the workspace controller and what is below it.
+
+    ``broken`` are the (Workspace, commit) pairs that fail; ``applied`` tells when a Workspace first had a commit.
+    """
 
     land: "Land"
     head: str = "1" * 40
     broken: set[tuple[str, str]] = field(default_factory=set)
     started: list[Start] = field(default_factory=list)
-    applied: dict[str, list[str]] = field(default_factory=dict)
+    applied: dict[str, dict[str, float]] = field(default_factory=dict)
     busy: dict[str, float] = field(default_factory=dict)
 
     async def run(self) -> None:
@@ -132,7 +135,7 @@ class Imitation:
         else:
             done: Json = {"observedRevision": run.revision, "observedSource": source_of(workspace)}
             await self._write(workspace, Phase.APPLIED, run.revision, **done)
-            self.applied.setdefault(name, []).append(run.revision)
+            self.applied.setdefault(name, {}).setdefault(run.revision, self.land.clock.monotonic())
 
     async def _rest(self, workspace: Workspace) -> None:
         values, status = workspace.metadata.annotations, workspace.status
@@ -272,7 +275,9 @@ class Land:
         for start in self.actor.started:
             earlier = stages[: stages.index(stage[start.workspace])]
             for name in (name for name, where in stage.items() if where in earlier):
-                assert start.revision in self.actor.applied.get(name, []), f"{start} before {name} applied it"
+                at = self.actor.applied.get(name, {}).get(start.revision)
+                assert at is not None, f"{start} but {name} never applied it"
+                assert at <= start.at, f"{start} before {name} applied it"
 
 
 def _spec(steps: Sequence[str]) -> Json:

@@ -52,11 +52,11 @@ def test_a_commit_that_breaks_staging_halts_there_and_the_fix_goes_through() -> 
             assert (status.phase, status.current_step) == (Phase.FAILED, 1)
             assert "staging-1 Failed/PlanFailed" in status.message
             assert "[prod]" in status.message
-            assert TWO not in land.actor.applied["prod-0"] + land.actor.applied["prod-1"]
+            assert TWO not in land.actor.applied["prod-0"].keys() | land.actor.applied["prod-1"].keys()
             assert land.workspace("prod-0").status.observed_revision == ONE
             await land.announce(THREE)
             await land.until(lambda: land.all_applied(THREE) and completed(land))
-            assert TWO not in land.actor.applied["prod-0"] + land.actor.applied["prod-1"]
+            assert TWO not in land.actor.applied["prod-0"].keys() | land.actor.applied["prod-1"].keys()
         land.check_order(*STAGES)
 
     in_land(scene)
