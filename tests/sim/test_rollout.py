@@ -5,7 +5,9 @@ import pytest
 
 from magos.api.phases import Phase
 from magos.api.reasons import Reason
-from magos.api.rollout import ROLLOUTS
+from magos.api.rollout import ROLLOUTS, Rollout
+from magos.apps.rollout_metrics import RolloutMetrics
+from magos.runtime.informer import Informer
 from tests.sim.promotion import NAMESPACE, PROJECT, Land, Start, in_land
 
 STAGES = ("dev", "staging", "prod")
@@ -189,3 +191,34 @@ def test_a_completed_rollout_is_left_alone() -> None:
 
 def _of(land: Land, revision: str) -> list[Start]:
     return [start for start in land.actor.started if start.revision == revision]
+
+
+def test_metrics_tell_the_level_and_its_moves_for_as_long_as_the_rollout_exists() -> None:
+    async def scene(land: Land) -> None:
+        rollouts: Informer[Rollout] = Informer(land.user, ROLLOUTS, clock=land.clock, rng=land.rng)
+        metrics = RolloutMetrics(rollouts, per_object=True)
+
+        def series(name: str) -> dict[tuple[str, ...], float]:
+            family = next(each for each in metrics.collect() if each.name == name)
+            return {sample.values: sample.value for sample in family.samples}
+
+        async with anyio.create_task_group() as group, land.running():
+            group.start_soon(rollouts.run)
+            for stage in STAGES:
+                await land.add(f"{stage}-0", stage)
+            await land.add_rollout(
+                *STAGES
+            )  # behind its members: until there are all, the level is the first empty step
+            await land.until(lambda: series("rollout_active_count") == {(): 1.0})
+            await land.until(lambda: land.all_applied(ONE) and completed(land))
+            await land.until(lambda: series("rollout_current_level") == {(NAMESPACE, PROJECT): 3.0})
+            moves = series("rollout_level_transitions_total")
+            assert moves[NAMESPACE, PROJECT, "0", "1"] == 1.0
+            assert moves[NAMESPACE, PROJECT, "2", "3"] == 1.0
+            assert series("rollout_active_count") == {(): 0.0}
+            await land.user.delete(ROLLOUTS, NAMESPACE, PROJECT)
+            await land.until(lambda: series("rollout_level_transitions_total") == {})
+            assert series("rollout_current_level") == {}
+            group.cancel_scope.cancel()
+
+    in_land(scene)
