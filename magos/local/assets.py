@@ -23,9 +23,16 @@ from magos.local.download import Downloader, DownloadFailed, Sources
 from magos.local.gobuild import build
 from magos.local.golang import find_go
 from magos.local.progress import Progress
-from magos.local.recipes import ETCD, KYVERNO, TOFU, Recipe, kubernetes
+from magos.local.recipes import ETCD, KYVERNO, TIME_PROVIDER, TOFU, Recipe, kubernetes
 
-__all__ = ["AssetSettings", "ControlPlaneAssets", "control_plane_assets", "kyverno_program", "tofu_program"]
+__all__ = [
+    "AssetSettings",
+    "ControlPlaneAssets",
+    "control_plane_assets",
+    "kyverno_program",
+    "time_provider_program",
+    "tofu_program",
+]
 
 _APISERVER: Final = "kube-apiserver"
 _CONTROLLER_MANAGER: Final = "kube-controller-manager"
@@ -77,6 +84,11 @@ def kyverno_program(settings: AssetSettings, progress: Progress) -> Path:
     """The Kyverno command line of :data:`magos.local.recipes.KYVERNO_VERSION`; the longest build of all."""
     downloader = None if settings.sources is None else Downloader(settings.sources)
     return _given(settings, KYVERNO.name) or _obtain(KYVERNO, settings, downloader, progress)
+
+
+def time_provider_program(settings: AssetSettings, progress: Progress) -> Path:
+    """The ``time`` provider, for a folder that plays a provider registry (``filesystem_mirror``)."""
+    return _obtain(TIME_PROVIDER, settings, None, progress)
 
 
 def _given(settings: AssetSettings, name: str) -> Path | None:

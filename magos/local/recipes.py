@@ -9,7 +9,17 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["ETCD", "GO_VERSION", "KUBERNETES_VERSION", "KYVERNO", "TOFU", "TOFU_VERSION", "Recipe", "kubernetes"]
+__all__ = [
+    "ETCD",
+    "GO_VERSION",
+    "KUBERNETES_VERSION",
+    "KYVERNO",
+    "TIME_PROVIDER",
+    "TOFU",
+    "TOFU_VERSION",
+    "Recipe",
+    "kubernetes",
+]
 
 KUBERNETES_VERSION: Final = "1.36.3"
 ETCD_VERSION: Final = "3.6.16"
@@ -99,3 +109,12 @@ KYVERNO: Final = Recipe(
     usual_minutes=10,
 )
 """The policy evaluator's command line; 320 MB, so nothing obtains it unless policies are to be evaluated."""
+
+TIME_PROVIDER: Final = Recipe(
+    name="terraform-provider-time",
+    version="0.14.2",
+    module="github.com/hashicorp/terraform-provider-time",
+    package="github.com/hashicorp/terraform-provider-time",
+    usual_minutes=0.5,
+)
+"""A small provider that needs no account and no network: a real provider process for tests."""

@@ -5,7 +5,10 @@ and a text. The log stays readable for people; what is taken from it only inform
 """
 
 import re
+from datetime import datetime, timedelta
 from typing import Final
+
+from magos.durations import format_duration
 
 __all__ = ["LONGEST_DIAGNOSTIC", "last_error", "shorten"]
 
@@ -17,13 +20,14 @@ _START: Final = re.compile(r"(?:\A\s*|\n\n)Error: ")
 _NEXT: Final = re.compile(r"^(?:Warning: |\[magos-job\] )", re.MULTILINE)
 _SOURCE_LINE: Final = re.compile(r"\s+\d+: ")
 _LOCK_FIELD: Final = re.compile(r"^\s+(ID|Who|Operation|Created):\s+(\S.*?)\s*$", re.MULTILINE)
+_CREATED: Final = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:\.\d+)?\s*(?:\+0000(?: UTC)?|UTC|Z)", re.ASCII)
 _UNPRINTABLE: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 
-def last_error(output: bytes) -> str | None:
+def last_error(output: bytes, now: datetime) -> str | None:
     """Return the last error diagnostic in ``output`` on one line, at most 512 characters; None if there is none.
 
-    A state that is locked is told by lock ID, holder and time (field case F13).
+    A state that is locked is told by lock ID, holder, time and age at ``now`` (field case F13).
     """
     text = _UNPRINTABLE.sub("", output.decode("utf-8", "replace").replace("\r\n", "\n"))
     starts = [match.start() for match in _START.finditer(text)]
@@ -32,7 +36,7 @@ def last_error(output: bytes) -> str | None:
     block = text[starts[-1] :].lstrip()
     end = _NEXT.search(block)
     block = block[: end.start()] if end else block
-    return shorten(_locked(block) or _one_line(block))
+    return shorten(_locked(block, now) or _one_line(block))
 
 
 def shorten(text: str, limit: int = LONGEST_DIAGNOSTIC) -> str:
@@ -46,7 +50,7 @@ def _one_line(block: str) -> str:
     return f"{summary}: {' '.join(rest)}" if rest else summary
 
 
-def _locked(block: str) -> str | None:
+def _locked(block: str, now: datetime) -> str | None:
     if "state lock" not in block.partition("\n")[0]:
         return None
     lock = dict(_LOCK_FIELD.findall(block))
@@ -54,7 +58,18 @@ def _locked(block: str) -> str | None:
         return None
     who = lock.get("Who", "somebody unknown")
     operation = lock.get("Operation", "").removeprefix("OperationType") or "an operation"
+    since = lock.get("Created", "unknown")
     return (
-        f"the state is locked: lock {lock['ID']}, held by {who} for {operation} since {lock.get('Created', 'unknown')};"
+        f"the state is locked: lock {lock['ID']}, held by {who} for {operation} since {since}{_age(since, now)};"
         " if that holder is gone, release the lock with force-unlock, then request a reconcile"
     )
+
+
+def _age(since: str, now: datetime) -> str:
+    """Return how long ago ``since`` was, to the second, in brackets; nothing if it is not a time in UTC."""
+    found = _CREATED.fullmatch(since)
+    try:
+        age = now - datetime.fromisoformat(f"{found[1]}T{found[2]}+00:00") if found else timedelta(seconds=-1)
+    except ValueError:
+        return ""
+    return f" ({format_duration(timedelta(seconds=int(age.total_seconds())))} ago)" if age >= timedelta() else ""

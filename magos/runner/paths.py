@@ -36,6 +36,11 @@ class Paths(msgspec.Struct, frozen=True):
         return self.workspace_data / "tools"
 
     @property
+    def unsaved_state(self) -> Path:
+        """States that a backend did not take, by run."""
+        return self.workspace_data / "unsaved-state"
+
+    @property
     def source(self) -> Path:
         """The exported tree of the run's commit; of this pod only."""
         return self.root / "work" / "source"

@@ -14,6 +14,7 @@ from magos.api.names import JobType
 from magos.api.reasons import Reason
 from magos.runner.config import TerraformConfig
 from magos.runner.context import Context
+from magos.runner.diagnostics import shorten
 from magos.runner.files import open_regular, remove
 from magos.runner.markers import claim_start, remove_other_runs
 from magos.runner.outcome import StageFailed
@@ -22,6 +23,7 @@ from magos.runner.redact import secret_forms
 from magos.runner.state import require_persistent_state
 from magos.runner.status import Stage, StageStatus, read_status
 from magos.runner.tool import Tool
+from magos.runner.unsaved import keep_unsaved_state, shown_path, unsaved_states
 
 __all__ = ["Terraform"]
 
@@ -61,6 +63,7 @@ class Terraform:
         tool = Tool(paths, config.run, self._context.supervisor)
         try:
             self._init(tool, config.variables)
+            self._push_unsaved(tool)
             if tool.lock_file.is_file():
                 shutil.copyfile(tool.lock_file, plan.parent / tool.lock_file.name)
             tool.plan(config.variables, plan)
@@ -79,7 +82,49 @@ class Terraform:
             shutil.copyfile(saved, tool.lock_file)
         given, planned = self._variables()
         self._init(tool, {**given, **planned} if tool.evaluates_early else given)
-        tool.apply(given, paths.plan_copy)
+        try:
+            tool.apply(given, paths.plan_copy)
+        except StageFailed as error:
+            kept = self._keep_unsaved(tool)
+            raise StageFailed(error.reason, shorten(f"{kept}; {error.message}")) if kept else error from error
+        except BaseException:
+            self._keep_unsaved(tool)
+            raise
+
+    def _keep_unsaved(self, tool: Tool) -> str:
+        """Keep a state that the backend did not take; return what to tell, empty if there was none."""
+        paths = self._context.paths
+        try:
+            kept = keep_unsaved_state(paths, self._config.run, tool.module)
+        except OSError as error:
+            told = f"the backend did not take the state, and the Workspace's volume could not keep it ({error})"
+        else:
+            if kept is None:
+                return ""
+            told = (
+                f"the backend did not take the state; it is kept in {shown_path(paths, kept)} on the Workspace's volume"
+                " and the next run hands it over (state push) before it plans"
+            )
+        self._context.journal.say(told)
+        return told
+
+    def _push_unsaved(self, tool: Tool) -> None:
+        paths = self._context.paths
+        for kept in unsaved_states(paths):
+            shown = shown_path(paths, kept)
+            self._context.journal.say(f"handing the state of an earlier run over to the backend: {shown}")
+            try:
+                tool.push_state(self._config.variables, kept)
+            except StageFailed as error:
+                raise StageFailed(
+                    error.reason,
+                    shorten(
+                        f"the backend still does not take {shown}, the state that run {kept.stem} left; nothing was"
+                        " planned, because that would create its resources again; remove the file from the volume if"
+                        f" the backend's state is right without it; {error.message}"
+                    ),
+                ) from error
+            remove(kept)
 
     def _init(self, tool: Tool, variables: Mapping[str, str]) -> None:
         tool.init(variables)

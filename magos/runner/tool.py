@@ -5,23 +5,26 @@ ever reused (field case F19); nothing here migrates state or rewrites a backend.
 """
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from magos.api.reasons import Reason
 from magos.runner.config import RunConfig
-from magos.runner.diagnostics import last_error, shorten
+from magos.runner.diagnostics import LONGEST_DIAGNOSTIC, last_error, shorten
 from magos.runner.outcome import StageFailed, phase_failed
 from magos.runner.paths import Paths
 from magos.runner.process import Command, Finished, Supervisor
-from magos.toolchain.releases import Distribution
+from magos.toolchain.releases import Distribution, architecture
 
 __all__ = ["Tool", "inside_tree", "program_name"]
 
 _KILL_RESERVE: Final = 10
 _BRIEF_PATIENCE: Final = 3.0
 _PLAN_HAS_CHANGES: Final = 2
-_CACHE_TROUBLE: Final = (b"text file busy", b"plugin cache", b"plugin-cache", b"match any of the checksums")
+_LOCK_WAIT_SECONDS: Final = 10
+_FOREIGN_LOCK_FILE: Final = b"match any of the checksums"
+_CACHE_TROUBLE: Final = (b"text file busy", b"plugin cache", b"plugin-cache", _FOREIGN_LOCK_FILE)
 _NO_VARIABLES: Final[Mapping[str, str]] = {}
 
 
@@ -79,25 +82,36 @@ class Tool:
         """Initialise the backend and the providers; trouble with the plugin cache is answered by doing without."""
         arguments = ["init", "-input=false", "-no-color", *self._early_var_file()]
         finished = self._execute(arguments, variables)
-        if finished.code != 0 and any(sign in finished.tail.lower() for sign in _CACHE_TROUBLE):
+        if finished.code != 0 and any(sign in _unwrapped(finished.tail) for sign in _CACHE_TROUBLE):
             finished = self._execute(arguments, variables, plugin_cache=False)
-        self._succeed("init", finished)
+        foreign = _FOREIGN_LOCK_FILE in _unwrapped(finished.tail)
+        self._succeed("init", finished, self._lock_file_hint() if foreign else "")
 
     def plan(self, variables: Mapping[str, str], output: Path) -> None:
         """Write a plan to ``output``."""
         arguments = ["plan", "-input=false", "-no-color", "-detailed-exitcode", f"-out={output}"]
-        finished = self._execute([*arguments, *self._var_file()], variables)
+        finished = self._execute([*arguments, *self._lock_wait(), *self._var_file()], variables)
         if finished.code != _PLAN_HAS_CHANGES:
             self._succeed("plan", finished)
 
     def apply(self, variables: Mapping[str, str], plan: Path) -> None:
         """Apply exactly ``plan``."""
-        self._succeed("apply", self._execute(["apply", "-input=false", "-no-color", str(plan)], variables))
+        arguments = ["apply", "-input=false", "-no-color", *self._lock_wait(), str(plan)]
+        self._succeed("apply", self._execute(arguments, variables))
+
+    def push_state(self, variables: Mapping[str, str], state: Path) -> None:
+        """Hand ``state`` to the backend, which refuses it if it has a newer one or one of another history."""
+        self._succeed("state push", self._execute(["state", "push", *self._lock_wait(), str(state)], variables))
 
     def show_json(self, plan: Path, stdout: int) -> None:
         """Write ``plan`` as JSON to the descriptor ``stdout``; it holds secrets."""
         arguments = ["show", "-json", "-no-color", str(plan)]
         self._succeed("show", self._execute(arguments, _NO_VARIABLES, patience=_BRIEF_PATIENCE, stdout=stdout))
+
+    def _lock_wait(self) -> list[str]:
+        """Wait a little for a lock that is only just held (field case F13); an option that a user set prevails."""
+        users = (value for name, value in self._run.environment.items() if name.startswith("TF_CLI_ARGS"))
+        return [] if any("-lock" in value for value in users) else [f"-lock-timeout={_LOCK_WAIT_SECONDS}s"]
 
     def _var_file(self) -> list[str]:
         if not self._run.tfvars:
@@ -148,8 +162,17 @@ class Tool:
         killed = f"was killed by signal {-code} (9 is often a lack of memory); {log}"
         return f"{killed}; the outcome is unknown, the next run plans afresh" if step == "apply" else killed
 
-    def _succeed(self, step: str, finished: Finished) -> None:
+    def _lock_file_hint(self) -> str:
+        return f"; run '{self._name} providers lock -platform=linux_{architecture()}' and commit the lock file"
+
+    def _succeed(self, step: str, finished: Finished, hint: str = "") -> None:
         if finished.code == 0:
             return
-        cause = last_error(finished.tail) or f"{self._name} {self._ending(step, finished.code)}"
-        raise StageFailed(phase_failed(self._run.phase), shorten(f"{step} failed: {cause}"))
+        cause = last_error(finished.tail, datetime.now(UTC)) or f"{self._name} {self._ending(step, finished.code)}"
+        message = shorten(f"{step} failed: {cause}", LONGEST_DIAGNOSTIC - len(hint)) + hint
+        raise StageFailed(phase_failed(self._run.phase), message)
+
+
+def _unwrapped(output: bytes) -> bytes:
+    """Return ``output`` in lower case on one line: the tools wrap their messages anywhere."""
+    return b" ".join(output.lower().split())

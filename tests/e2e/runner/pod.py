@@ -75,7 +75,11 @@ class Workspace:
             target = self.repository / name
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(content)
-        git(self.repository, "add", "-A")
+        return self.commit_more()
+
+    def commit_more(self) -> GitSHA:
+        """Commit the tree as it lies there."""
+        git(self.repository, "add", "-A", "-f")
         git(self.repository, "commit", "-q", "--allow-empty", "-m", "test")
         return GitSHA(git(self.repository, "rev-parse", "HEAD"))
 

@@ -3,6 +3,7 @@
 import io
 import os
 import zipfile
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -117,6 +118,7 @@ def test_what_is_no_plan_is_refused(content: bytes) -> None:
         read_plan_json(content)
 
 
+NOW = datetime(2026, 1, 1, 1, 0, 5, tzinfo=UTC)
 LOCKED = b"""
 Error: Error acquiring the state lock
 
@@ -136,22 +138,22 @@ Acquires a state lock to protect the state.
 
 def test_the_last_diagnostic_is_taken_with_its_place_and_without_source_lines() -> None:
     output = b"Planning...\n\nError: first\n\nx\n\nError: second\n\n  on main.tf line 7:\n   7:   a = b\n\nNot there.\n"
-    assert last_error(output) == "second: on main.tf line 7: Not there."
-    assert last_error(output + b"\nWarning: deprecated\n\nmore\n") == "second: on main.tf line 7: Not there."
-    assert last_error(b"all fine\nterraform_data.a (local-exec): Error: no\nError: no\n") is None
+    assert last_error(output, NOW) == "second: on main.tf line 7: Not there."
+    assert last_error(output + b"\nWarning: deprecated\n\nmore\n", NOW) == "second: on main.tf line 7: Not there."
+    assert last_error(b"all fine\nterraform_data.a (local-exec): Error: no\nError: no\n", NOW) is None
 
 
 def test_a_locked_state_names_lock_holder_and_time() -> None:
-    message = last_error(LOCKED)
+    message = last_error(LOCKED, NOW)
     assert message is not None
     assert message.startswith(
-        "the state is locked: lock d3b6, held by root@pod for Apply since 2026-01-01 00:00:00 UTC"
+        "the state is locked: lock d3b6, held by root@pod for Apply since 2026-01-01 00:00:00 UTC (1h0m5s ago)"
     )
 
 
 @given(st.binary(max_size=2000))
 def test_diagnostics_are_bounded_and_printable(noise: bytes) -> None:
-    message = last_error(b"\nError: " + noise)
+    message = last_error(b"\nError: " + noise, NOW)
     assert message is not None
     assert len(message) <= LONGEST_DIAGNOSTIC
     assert "\x1b" not in message
