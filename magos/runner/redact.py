@@ -1,7 +1,8 @@
 """Takes secret values out of a stream of output (spec §7.6, invariant I10).
 
 A secret value of at least four characters is recognised as it is, line by line if it has several lines, and in the
-forms in which tools repeat it: base64, URL-encoded, escaped as in JSON. Every maximal run of bytes covered by
+forms in which tools repeat it: base64 (also within a longer value, and broken into lines), URL-encoded, escaped as in
+JSON. Every maximal run of bytes covered by
 recognised forms becomes ``***``. How the stream is cut into chunks makes no difference, lines of any length and bytes
 that are no UTF-8 pass, and memory stays bounded by the longest form and one line of ``LONGEST_HELD`` bytes.
 """
@@ -9,7 +10,7 @@ that are no UTF-8 pass, and memory stays bounded by the longest form and one lin
 import base64
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 from urllib.parse import quote, quote_plus
 
@@ -20,6 +21,9 @@ SHORTEST_SECRET: Final = 4
 """Shorter values, in characters, are left alone: masking them would destroy the log and hide nothing."""
 LONGEST_HELD: Final = 64 * 1024
 """Bytes of an unfinished line that are held back so that lines appear whole; longer lines are passed on in parts."""
+_BASE64_WIDTHS: Final = (64, 76)
+"""Where PEM (RFC 7468) and MIME (RFC 2045, also base64(1)) break lines."""
+_SHORTEST_INNER: Final = 8
 
 
 def secret_forms(values: Iterable[str]) -> tuple[bytes, ...]:
@@ -47,12 +51,33 @@ def _encodings(value: str) -> Iterator[bytes]:
             yield encode(plain).rstrip(b"=")
             if len(whole) >= SHORTEST_SECRET:
                 yield encode(whole)
+            yield from _inner_groups(encode, plain)
+            for width in _BASE64_WIDTHS:
+                yield from _wrapped(encode(raw).rstrip(b"="), width)
         for escaped in (quote(plain, safe=""), quote(plain), quote_plus(plain)):
             yield escaped.encode()
             yield _lower_escapes(escaped).encode()
     text = os.fsdecode(stripped)
     for form in (json.dumps(text), json.dumps(text, ensure_ascii=False)):
         yield os.fsencode(form[1:-1])
+
+
+def _inner_groups(encode: Callable[[bytes], bytes], plain: bytes) -> Iterator[bytes]:
+    """Yield what is certain of ``plain`` inside a longer value that was encoded as a whole, at the other alignments."""
+    for offset in (1, 2):
+        rest = (offset + len(plain)) % 3
+        inner = encode(b"\0" * offset + plain)[4 : -4 if rest else None]
+        if len(inner) >= _SHORTEST_INNER:
+            yield inner
+
+
+def _wrapped(encoded: bytes, width: int) -> Iterator[bytes]:
+    """Yield the lines in which programs print a long encoded value."""
+    if len(encoded) > width:
+        for start in range(0, len(encoded), width):
+            line = encoded[start : start + width]
+            if len(line) >= SHORTEST_SECRET:
+                yield line
 
 
 def _lower_escapes(text: str) -> str:

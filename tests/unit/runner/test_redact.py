@@ -1,7 +1,9 @@
 """Redaction: no secret survives, cutting the stream differently changes nothing, memory stays bounded."""
 
 import base64
+import itertools
 import json
+from collections.abc import Callable
 from urllib.parse import quote
 
 import pytest
@@ -87,3 +89,48 @@ def test_an_endless_line_is_held_only_up_to_the_limit() -> None:
     redactor = Redactor((b"secret",))
     passed = sum(len(redactor.feed(b"\xff" * 8192)) for _ in range(100))
     assert 100 * 8192 - passed <= LONGEST_HELD + 8192
+
+
+@pytest.mark.parametrize("before", ["", "u:", "x", "four"])
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+def test_a_secret_inside_a_longer_encoded_value_is_masked(before: str, encode: Callable[[bytes], bytes]) -> None:
+    secret = "hunter2/hunter2+hunter2"
+    shown = redact(encode(f"{before}{secret}, and more".encode()).decode(), secret_forms([secret]))
+    assert "***" in shown
+    remaining = shown.split("***")[0]
+    decoded = base64.b64decode(remaining[: len(remaining) // 4 * 4])
+    assert b"hunter" not in decoded
+
+
+@pytest.mark.parametrize("width", [64, 76])
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_an_encoded_secret_broken_into_lines_is_masked_line_by_line(width: int, end: str) -> None:
+    secret = "".join(f"{number:04}/" for number in range(60))
+    encoded = base64.b64encode(f"{secret}{end}".encode()).decode()
+    lines = [encoded[start : start + width] for start in range(0, len(encoded), width)]
+    shown = redact("\n".join(lines) + "\n", secret_forms([secret + end])).splitlines()
+    assert [line for line in shown if len(line.replace("***", "")) > 4] == []
+
+
+@given(st.data())
+def test_a_stream_is_masked_as_the_whole_text_is(data: st.DataObject) -> None:
+    """Against the simplest thing that can be right: mark every covered byte, replace every marked run."""
+    forms = secret_forms(data.draw(secrets))
+    chunks = data.draw(st.lists(st.one_of(noise, st.sampled_from(forms) if forms else noise), max_size=8))
+    assert stream(forms, chunks) == marked(forms, b"".join(chunks))
+
+
+@pytest.mark.parametrize("chunks", [[b"abcX", b"Y"], [b"abcXYabc", b"XY"], [b"abc\n", b"XY"]])
+def test_seams_found_before_stay_right(chunks: list[bytes]) -> None:
+    forms = secret_forms(["abcXY"])
+    assert stream(forms, chunks) == marked(forms, b"".join(chunks))
+
+
+def marked(forms: tuple[bytes, ...], text: bytes) -> bytes:
+    covered = bytearray(len(text))
+    for form in forms:
+        for start in range(len(text) - len(form) + 1):
+            if text[start : start + len(form)] == form:
+                covered[start : start + len(form)] = b"\1" * len(form)
+    runs = itertools.groupby(range(len(text)), key=lambda position: covered[position])
+    return b"".join(b"***" if hidden else bytes(text[at] for at in run) for hidden, run in runs)
