@@ -34,6 +34,7 @@ LIMIT_SECONDS: Final = 300.0
 """How long the evaluation may take."""
 
 _PROGRAM: Final = "kyverno"
+_ERROR: Final = "Error: "
 _PATIENCE: Final = 3.0
 _LARGEST_REPORT: Final = 256 * 1024**2
 _LONGEST_LIST: Final = 440
@@ -61,7 +62,7 @@ def evaluate_policies(
             results = _masked(read_report(output), forms)
             verdict = judge(actions, results, finished.code)
         except (OSError, ValueError) as error:
-            said = _last_line(finished.tail)
+            said = _complaint(finished.tail)
             raise _failed(
                 journal.masked(f"{error} ({_PROGRAM} {_ending(finished.code)}{said and f': {said}'})")
             ) from error
@@ -143,9 +144,11 @@ def _ending(code: int) -> str:
     return f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
 
 
-def _last_line(tail: bytes) -> str:
+def _complaint(tail: bytes) -> str:
+    """Return what the evaluator said at its end, on one line: its last error, else its last line."""
     lines = [line.strip() for line in tail.decode("utf-8", "replace").splitlines() if line.strip()]
-    return shorten(lines[-1].removeprefix("Error: "), 300) if lines else ""
+    begin = max((number for number, line in enumerate(lines) if line.startswith(_ERROR)), default=len(lines) - 1)
+    return shorten(" ".join(lines[begin:]).removeprefix(_ERROR), 300) if lines else ""
 
 
 def _failed(problem: str) -> StageFailed:

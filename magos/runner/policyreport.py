@@ -18,6 +18,8 @@ __all__ = ["PolicyResult", "Verdict", "Word", "judge", "read_report"]
 
 _KIND: Final = "ClusterReport"
 _NAMED: Final = 5
+_COMPLAINS: Final = 1
+"""The exit code of an evaluation with violations, also with those that the report calls warnings."""
 _NO_MESSAGE: Final = "the policy gives no message"
 
 
@@ -105,8 +107,8 @@ def judge(actions: Mapping[str, ViolationAction], results: Iterable[PolicyResult
     missing = sorted(actions.keys() - reported)
     if missing:
         raise ValueError(_listed([f"policy {policy} is not reported" for policy in missing]))
-    if code != 0 and not violations:
-        raise ValueError(f"the exit code is {code}, though the report has no violation")
+    if code != 0 and not (code == _COMPLAINS and (violations or warnings)):
+        raise ValueError(f"the exit code is {code}, which the report does not explain")
     violations.sort(key=lambda each: (each.action is ViolationAction.AUDIT, each.policy))
     return Verdict(evaluated=len(reported), violations=tuple(violations), warnings=tuple(warnings))
 
