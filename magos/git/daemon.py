@@ -36,6 +36,7 @@ class DaemonClient(TCPGitClient):
         self, cmd: bytes, path: str | bytes, protocol_version: int | None = None
     ) -> tuple[Protocol, Callable[[], bool], IO[bytes] | None]:
         connection = socket.create_connection(self._address, timeout=min(_CONNECT_SECONDS, self._deadline.remaining()))
+        self._deadline.cut(connection)
         connection.settimeout(min(_SOCKET_SECONDS, self._deadline.remaining()))
         reader, writer = connection.makefile("rb"), connection.makefile("wb", 0)
 

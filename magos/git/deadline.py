@@ -1,5 +1,8 @@
-"""A time budget that a blocking operation checks as it goes."""
+"""A time budget that a blocking operation checks as it goes, and that cuts the connections of those that cannot."""
 
+import contextlib
+import socket
+import threading
 import time
 
 from magos.git.errors import GitError, GitReason
@@ -14,6 +17,7 @@ class Deadline:
         self._seconds = seconds
         self._what = what
         self._end = time.monotonic() + seconds
+        self._cuts: list[tuple[threading.Timer, socket.socket]] = []
 
     def remaining(self) -> float:
         """Return the seconds left, at least 0.001 so that it can serve as a socket timeout."""
@@ -34,3 +38,28 @@ class Deadline:
             GitReason.GIT_FAILED,
             f"{self._what} took longer than {self._seconds:g} s; check the network and the size of the repository",
         )
+
+    def cut(self, connection: socket.socket) -> None:
+        """Shut the connection down when the budget is used up, whoever reads from it then.
+
+        A time-out of a socket begins anew with every byte, so a server that drips could hold a reader for ever: while
+        it shakes hands, in its headers, in the middle of a packet. ``release`` must follow.
+        """
+        own = connection.dup()  # a TLS layer takes the other's descriptor over
+        timer = threading.Timer(self.remaining(), _shut_down, [own])
+        timer.daemon = True
+        self._cuts.append((timer, own))
+        timer.start()
+
+    def release(self) -> None:
+        """Cut no connection any more; those that were cut stay so."""
+        for timer, own in self._cuts:
+            timer.cancel()
+            timer.join()
+            own.close()
+        self._cuts.clear()
+
+
+def _shut_down(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # the other side was faster
+        connection.shutdown(socket.SHUT_RDWR)

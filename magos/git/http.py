@@ -25,6 +25,7 @@ from urllib3.util import parse_url
 from magos.git.credentials import CredentialKind, Credentials
 from magos.git.deadline import Deadline
 from magos.git.errors import GitError, GitReason
+from magos.git.pools import pools_with
 from magos.git.url import Origin, RepoURL, Scheme, strip_userinfo
 
 __all__ = ["SmartHTTPClient", "retry_after"]
@@ -112,6 +113,7 @@ class SmartHTTPClient(Urllib3HttpGitClient):
         except HTTPError as error:
             raise self._unreachable(error) from error
         self._responses.append(response)
+        self._deadline.check()  # headers that were cut off look like headers that ended
         return response
 
     def _redirected(self, source: str, location: str, *, is_first: bool) -> str:
@@ -199,11 +201,13 @@ class SmartHTTPClient(Urllib3HttpGitClient):
         parsed = parse_url(url)
         proxy = None if proxy_bypass(parsed.host or "") else self._proxies.get(parsed.scheme or "")
         if proxy not in self._managers:
-            self._managers[proxy] = (
+            manager = (
                 urllib3.ProxyManager(proxy, ssl_context=self._ssl)
                 if proxy
                 else urllib3.PoolManager(ssl_context=self._ssl)
             )
+            manager.pool_classes_by_scheme = pools_with(self._deadline)
+            self._managers[proxy] = manager
         return self._managers[proxy]
 
 

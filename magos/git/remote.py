@@ -33,6 +33,7 @@ from magos.git.local import LocalClient
 from magos.git.openssh import ssh_client
 from magos.git.ssh import explain
 from magos.git.url import RepoURL, Scheme, check_scheme
+from magos.ids import is_git_sha
 
 __all__ = ["Access", "Remote", "WantRefused", "open_remote"]
 
@@ -93,11 +94,19 @@ class Remote:
         except Exception as error:  # noqa: BLE001  # the translation re-raises what is not the server's
             self._raise(error)
         self._check_format(result.object_format)
-        return {
-            name.decode("utf-8", "surrogateescape"): value.decode()
+        advertised = {
+            name.decode("utf-8", "surrogateescape"): value.decode("ascii", "replace")
             for name, value in result.refs.items()
             if value is not None
         }
+        for name, value in advertised.items():
+            if not is_git_sha(value):
+                raise GitError(
+                    GitReason.GIT_FAILED,
+                    f"{self.access.url} advertises {name[:80]!r} with {value[:80]!r}, which is no object ID;"
+                    " check the URL and the server",
+                )
+        return advertised
 
     def fetch(self, wants: Sequence[str], depth: int | None, store: DiskObjectStore) -> None:
         """Add the wanted objects and ``depth`` generations (``None``: all) to ``store``.
@@ -185,6 +194,7 @@ def open_remote(access: Access, deadline: Deadline) -> Iterator[Remote]:
         finally:
             other.close()
     finally:
+        deadline.release()
         shutil.rmtree(private)
 
 
