@@ -4,6 +4,7 @@ Values are read where they are used and forgotten at once. What is kept are fing
 for equal credentials within this process and worth nothing outside of it.
 """
 
+import contextlib
 import hashlib
 import secrets
 from collections.abc import Iterable
@@ -65,9 +66,10 @@ class AccessReader:
             SECRETS, namespace, selector=SELECTOR, field_selector=f"metadata.name={access.secret}"
         )
         for secret in page.items:
-            credentials = credentials_of(secret)
-            if self._fingerprint(credentials) == access.fingerprint:
-                return credentials
+            with contextlib.suppress(SecretProblem):  # it is not what it was; the pass that follows says so
+                credentials = credentials_of(secret)
+                if self._fingerprint(credentials) == access.fingerprint:
+                    return credentials
         return None
 
     def _accesses(self, found: Iterable[Secret]) -> dict[Digest, Access]:

@@ -3,9 +3,9 @@
 import anyio
 from anyio.to_thread import run_sync
 
-from magos.apps.refwatcher_access import AccessReader, SecretProblem
+from magos.apps.refwatcher_access import AccessReader
 from magos.git.credentials import Credentials
-from magos.git.errors import GitError, GitReason
+from magos.git.errors import GitError
 from magos.git.lsremote import LsRemotesRequest, ls_remotes
 from magos.git.url import parse
 from magos.reconcilers.refwatcher.machine import Failure
@@ -38,15 +38,8 @@ class GitLister:
 
     async def __call__(self, poll: Poll) -> Listing:
         """Return the answer. Nothing is asked, and nothing answered, if the credentials are not those of the poll."""
-        if poll.access.problem:
-            return _failed(poll, GitReason.GIT_AUTHENTICATION_FAILED, poll.access.problem)
-        try:
-            credentials = await self._access.read(self._client, poll.namespace, poll.access)
-        except SecretProblem as problem:
-            return _failed(poll, GitReason.GIT_AUTHENTICATION_FAILED, str(problem))
-        if credentials is None:
-            return Listing()
-        return await self._ask(poll, credentials)
+        credentials = await self._access.read(self._client, poll.namespace, poll.access)
+        return Listing() if credentials is None else await self._ask(poll, credentials)
 
     async def _ask(self, poll: Poll, credentials: Credentials) -> Listing:
         request = LsRemotesRequest(
@@ -80,7 +73,3 @@ def host_of(url: str) -> str:
         return str(parse(url).origin)
     except GitError:
         return ""
-
-
-def _failed(poll: Poll, reason: GitReason, message: str) -> Listing:
-    return Listing(results=dict.fromkeys(poll.targets, Failure(reason, message)))

@@ -13,8 +13,9 @@ import anyio
 import anyio.abc
 import structlog
 
+from magos.api.reasons import Reason
 from magos.api.workspace import Workspace
-from magos.reconcilers.refwatcher.machine import Heard, Observation, PollResult, judge, reconcile
+from magos.reconcilers.refwatcher.machine import Failure, Heard, Observation, PollResult, judge, reconcile
 from magos.reconcilers.refwatcher.schedule import Limits, Listing, Poll, Schedule
 from magos.reconcilers.refwatcher.watch import Watch
 from magos.runtime.apierror import ApiError
@@ -117,10 +118,16 @@ class Poller:
         at = self._clock.now()
         for name in told:
             self._hand_over(Key(*name), at)
+        if poll.access.problem or not listing.results:  # perhaps there are other credentials by now
+            for name in poll.members:
+                self._bell.ring(Key(*name))
 
     async def _list(self, poll: Poll) -> Listing:
         """Return the answer; without one the source is asked again soon, and nobody has heard anything."""
         example = min(poll.members)
+        if poll.access.problem:
+            failure = Failure(Reason.GIT_AUTHENTICATION_FAILED, poll.access.problem)
+            return Listing(results=dict.fromkeys(poll.targets, failure))
         try:
             return await self._lister(poll)
         except ApiError as error:

@@ -363,6 +363,47 @@ def test_new_credentials_are_tried_at_once() -> None:
     in_world(scene)
 
 
+def test_secrets_that_cannot_be_read_are_an_error_of_the_source_until_they_can() -> None:
+    async def scene(world: World) -> None:
+        git = world.remote("git", main=A)
+        await world.secret("repo", "git", b"x")
+        await world.create("a", "git", git_poll_interval="5s")
+        denied = Answer(code=403, reason="Forbidden", message="no")
+        rule = world.server.faults.add(
+            Rule(fault=denied, methods=frozenset({"GET"}), path="/namespaces/default/secrets", times=None)
+        )
+        async with world.running():
+            await world.until(lambda: world.unreachable("a") is not None)
+            found = world.unreachable("a")
+            assert found is not None
+            assert found.reason == "GitAuthenticationFailed"
+            assert "repository Secrets cannot be read" in found.message
+            assert git.asked == []
+            rule.times = 0
+            assert await world.until(lambda: world.detected("a") == A and world.unreachable("a") is None) < 6
+
+    in_world(scene)
+
+
+def test_only_the_leader_polls_and_its_successor_writes_nothing_by_itself() -> None:
+    async def scene(world: World) -> None:
+        git = world.remote("git", main=A)
+        await world.create("a", "git")
+        async with world.running():
+            await world.until(lambda: world.detected("a") == A)
+            async with world.running():  # a standby
+                await anyio.sleep(100)
+                pauses = [b - a for a, b in itertools.pairwise(git.asked)]
+                assert min(pauses) > 29
+        written = len(world.served())
+        async with world.running():
+            asked = len(git.asked)
+            await world.until(lambda: len(git.asked) == asked + 2)
+        assert len(world.served()) == written == 1
+
+    in_world(scene)
+
+
 def _storm(world: World, names: list[str]) -> Callable[[], bool]:
     return lambda: all(world.detected(name) for name in names)
 

@@ -1,7 +1,9 @@
 """RefWatcher's flags, its credentials and its question to the Git server."""
 
 import argparse
+import asyncio
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -17,12 +19,19 @@ from magos.apps.refwatcher import add_flags, refwatcher_settings
 from magos.apps.refwatcher_access import SecretProblem, credentials_of
 from magos.apps.refwatcher_composition import RefWatcherSettings
 from magos.apps.refwatcher_listing import host_of
+from magos.apps.refwatcher_metrics import PollMetrics
 from magos.errors import ConfigurationError
 from magos.git.credentials import Credentials
 from magos.git.errors import GitError, GitReason
 from magos.git.http import retry_after
 from magos.git.lsremote import LsRemotesRequest, Resolution, ls_remotes
+from magos.local.loopback import StaticServer, serving
+from magos.reconcilers.refwatcher.machine import PollResult
+from magos.reconcilers.refwatcher.schedule import Limits, Schedule
+from magos.reconcilers.refwatcher.watch import Watch
+from magos.runtime.metrics import Metrics
 from magos.runtime.settings import flag_parser
+from magos.runtime.workqueue import Key
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 
@@ -112,6 +121,49 @@ def test_retry_after_is_seconds_or_a_date(header: str | None, seconds: float | N
 def test_no_retry_after_header_breaks_a_poll(header: str) -> None:
     found = retry_after(header, NOW)
     assert found is None or found >= 0
+
+
+class _Busy(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(429)
+        self.send_header("Retry-After", "77")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        """Nothing is printed."""
+
+
+def test_a_server_that_is_asked_too_often_says_for_how_long_not() -> None:
+    server = StaticServer(("127.0.0.1", 0), _Busy)
+    with serving(server, "busy"):
+        request = LsRemotesRequest(f"http://127.0.0.1:{server.server_port}/r.git", ("main",), ("http",))
+        with pytest.raises(GitError, match="HTTP 429") as caught:
+            ls_remotes(request)
+    assert caught.value.retry_after == 77.0
+
+
+def test_metrics_have_their_names_and_zeros_from_the_start_and_end_with_the_workspace() -> None:
+    async def scene() -> None:
+        schedule, metrics = Schedule(Limits()), Metrics()
+        polls = PollMetrics(metrics, schedule, per_object=True)
+        schedule.track(("n", "a"), Watch(uid="1", url="u", target="main", interval=30.0), 0.0, 0.0)
+        text = (await metrics.render()).decode()
+        assert "refwatcher_registry_size 1.0" in text
+        assert "refwatcher_worker_queue_depth 0.0" in text
+        assert "refwatcher_poll_duration_seconds_count 0.0" in text
+        for result in ("changed", "unchanged", "error", "seeded"):
+            assert f'refwatcher_poll_total{{name="a",namespace="n",result="{result}"}} 0.0' in text.replace(
+                'namespace="n",name="a"', 'name="a",namespace="n"'
+            )
+        polls.judged(Key("n", "a"), PollResult.SEEDED)
+        polls.listed(0.2)
+        text = (await metrics.render()).decode()
+        assert 'result="seeded"} 1.0' in text
+        assert "refwatcher_poll_duration_seconds_count 1.0" in text
+        schedule.drop(("n", "a"))
+        assert "refwatcher_poll_total{" not in (await metrics.render()).decode()
+
+    asyncio.run(scene())
 
 
 def _commit(repo: Repo, message: bytes) -> ObjectID:
