@@ -67,7 +67,10 @@ def evaluate_policies(
                 journal.masked(f"{error} ({_PROGRAM} {_ending(finished.code)}{said and f': {said}'})")
             ) from error
     _say(verdict, context)
-    return verdict
+    idle = [
+        f"policy {name} has no validations: it checks nothing" for name in sorted(policies) if _is_idle(policies[name])
+    ]
+    return msgspec.structs.replace(verdict, warnings=(*verdict.warnings, *idle))
 
 
 def violations_message(violations: tuple[Violation, ...]) -> str:
@@ -76,6 +79,11 @@ def violations_message(violations: tuple[Violation, ...]) -> str:
     number = f"{len(blocking)} violation{'s' if len(blocking) != 1 else ''}"
     listed = "; ".join(f"{each.policy}: {' '.join(each.message.split())}" for each in blocking)
     return f"{shorten(f'{number}: {listed}', _LONGEST_LIST)}; change the code or the policy"
+
+
+def _is_idle(policy: ValidatingPolicy) -> bool:
+    """Tell whether a policy can only pass: a field name with a typing error is enough, the API server drops it."""
+    return not policy.spec.get("validations")
 
 
 @contextmanager

@@ -20,6 +20,7 @@ _KIND: Final = "ClusterReport"
 _NAMED: Final = 5
 _COMPLAINS: Final = 1
 """The exit code of an evaluation with violations, also with those that the report calls warnings."""
+_LEFT_OUT: Final = "what cannot be read is left out: check the fields of the policies"
 _NO_MESSAGE: Final = "the policy gives no message"
 
 
@@ -62,7 +63,7 @@ def read_report(output: bytes) -> tuple[PolicyResult, ...]:
     """
     lines = [line for line in output.split(b"\n") if line.lstrip().startswith(b"{")]
     if len(lines) != 1:
-        raise ValueError("there is no report" if not lines else f"there are {len(lines)} reports")
+        raise ValueError(f"there are {len(lines)} reports" if lines else f"there is no report; {_LEFT_OUT}")
     try:
         report = msgspec.json.decode(lines[0], type=_Report)
     except RecursionError:
@@ -106,7 +107,7 @@ def judge(actions: Mapping[str, ViolationAction], results: Iterable[PolicyResult
         raise ValueError(_listed(errors))
     missing = sorted(actions.keys() - reported)
     if missing:
-        raise ValueError(_listed([f"policy {policy} is not reported" for policy in missing]))
+        raise ValueError(f"{_listed([f'policy {policy} is not reported' for policy in missing])}; {_LEFT_OUT}")
     if code != 0 and not (code == _COMPLAINS and (violations or warnings)):
         raise ValueError(f"the exit code is {code}, which the report does not explain")
     violations.sort(key=lambda each: (each.action is ViolationAction.AUDIT, each.policy))

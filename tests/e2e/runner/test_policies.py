@@ -135,6 +135,12 @@ def test_a_violation_that_is_declared_not_to_count_is_a_warning(creating: Render
     assert (result.exit_code, result.policies.evaluated, result.warnings) == (0, 1, ("policy p: no",))
 
 
+def test_a_policy_that_checks_nothing_is_pointed_out(creating: Rendered, kyverno: Path) -> None:
+    result = creating.judge(kyverno, policy("true", validations=[]))
+    assert (result.exit_code, result.policies.evaluated) == (0, 1)
+    assert result.warnings == ("policy p has no validations: it checks nothing",)
+
+
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
@@ -145,8 +151,8 @@ def test_a_violation_that_is_declared_not_to_count_is_a_warning(creating: Render
         ({"expression": "'text'"}, "policies cannot be evaluated: .*exit code 1"),
         ({"expression": "object"}, "failed to compile policy p .*expected to be of type bool"),
         ({"expression": "false", "matchConditions": [{"name": "c", "expression": "object.nothing"}]}, "cannot be eval"),
-        ({"expression": "true", "unknownField": 1}, "policies cannot be evaluated"),
-        ({"expression": "true", "validations": "none"}, "policies cannot be evaluated"),
+        ({"expression": "true", "unknownField": 1}, "there is no report; .*check the fields of the policies"),
+        ({"expression": "true", "validations": "none"}, "policy p is not reported; .*check the fields"),
     ],
     ids=[
         "value not known yet",

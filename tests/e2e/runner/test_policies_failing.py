@@ -61,7 +61,7 @@ def test_the_stand_in_is_believed_when_it_behaves(planned: Rendered, evaluator: 
 @pytest.mark.parametrize(
     ("script", "problem"),
     [
-        ("exit 3", "there is no report (kyverno exit code 3)"),
+        ("exit 3", "check the fields of the policies (kyverno exit code 3)"),
         ("echo 'Error: cannot load' >&2; exit 1", "(kyverno exit code 1: cannot load)"),
         ("kill -9 $$", "killed by signal 9"),
         ("true", "there is no report"),
