@@ -167,10 +167,13 @@ class OneMachine:
 
 
 @contextmanager
-def one_machine(folder: Path, settings: Mapping[str, str]) -> Iterator[OneMachine]:
-    """A fresh one-machine mode in ``folder``; ``settings`` go to the controllers' environment."""
+def one_machine(folder: Path, settings: Mapping[str, str], *, policies: bool = False) -> Iterator[OneMachine]:
+    """A fresh one-machine mode in ``folder``; ``settings`` go to the controllers' environment.
+
+    ``policies``: runner pods have the policy evaluator, which may have to be built first.
+    """
     progress = LineProgress(sys.__stderr__ or sys.stderr)
-    assets = machine_assets(asset_settings(), progress)
+    assets = machine_assets(asset_settings(), progress, policies=policies)
     environ = {key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ} | dict(settings)
     with start_blocking_portal("asyncio") as portal:
         manager = machine(assets, folder, environ=environ, progress=progress, poll_interval=NEVER)

@@ -21,11 +21,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magos.errors import MagosError
-from magos.local.assets import AssetSettings, control_plane_assets, tofu_program
+from magos.local.assets import AssetSettings, control_plane_assets, kyverno_program, tofu_program
 from magos.local.download import Sources, architecture, parse_checksum
 from magos.local.gobuild import BuildFailed
 from magos.local.loopback import StaticServer, serving
-from magos.local.recipes import ETCD, ETCD_VERSION, GO_VERSION, KUBERNETES_VERSION, TOFU, TOFU_VERSION, kubernetes
+from magos.local.recipes import (
+    ETCD,
+    ETCD_VERSION,
+    GO_VERSION,
+    KUBERNETES_VERSION,
+    KYVERNO,
+    TOFU,
+    TOFU_VERSION,
+    kubernetes,
+)
 
 _NOWHERE = Sources(kubernetes="http://127.0.0.1:9", etcd="http://127.0.0.1:9", tofu="http://127.0.0.1:9")
 
@@ -56,7 +65,10 @@ def site(tmp_path: Path) -> Iterator[tuple[Path, Sources]]:
     server = StaticServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
     base = f"http://127.0.0.1:{server.server_port}"
     with serving(server, "site"):
-        yield folder, Sources(kubernetes=f"{base}/k8s", etcd=f"{base}/etcd", tofu=f"{base}/tofu")
+        yield (
+            folder,
+            Sources(kubernetes=f"{base}/k8s", etcd=f"{base}/etcd", tofu=f"{base}/tofu", kyverno=f"{base}/kyverno"),
+        )
 
 
 def _program(path: Path, text: str = "#!/bin/sh\n") -> Path:
@@ -106,6 +118,32 @@ def _publish_etcd(site: Path, content: bytes) -> None:
     (folder / f"{base}.tar.gz").write_bytes(buffer.getvalue())
     digest = hashlib.sha256(buffer.getvalue()).hexdigest()
     (folder / "SHA256SUMS").write_text(f"{'0' * 64}  other.tar.gz\n{digest}  {base}.tar.gz\n")
+
+
+def _publish_kyverno(site: Path, content: bytes) -> None:
+    folder = site / "kyverno" / f"v{KYVERNO.version}"
+    folder.mkdir(parents=True)
+    machine = {"amd64": "x86_64"}.get(architecture(), architecture())
+    name = f"kyverno-cli_v{KYVERNO.version}_linux_{machine}.tar.gz"
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        entry = tarfile.TarInfo("kyverno")
+        entry.size = len(content)
+        archive.addfile(entry, io.BytesIO(content))
+    (folder / name).write_bytes(buffer.getvalue())
+    (folder / "checksums.txt").write_text(f"{hashlib.sha256(buffer.getvalue()).hexdigest()}  {name}\n")
+
+
+def test_the_policy_evaluator_is_given_or_downloaded(tmp_path: Path, site: tuple[Path, Sources]) -> None:
+    folder, sources = site
+    _publish_kyverno(folder, b"kyverno")
+    settings = AssetSettings(cache=tmp_path / "cache", environ={}, sources=sources)
+    program = kyverno_program(settings, Recorder())
+    assert program.read_bytes() == b"kyverno"
+    assert program.name == "kyverno", "the runner looks for it by that name"
+    given_program = _program(tmp_path / "given" / "kyverno")
+    settings = AssetSettings(cache=tmp_path / "cache", environ={}, kubebuilder_assets=given_program.parent)
+    assert kyverno_program(settings, Recorder()) == given_program
 
 
 def test_kubebuilder_assets_that_has_all_three_is_used_and_nothing_is_fetched(tmp_path: Path) -> None:
