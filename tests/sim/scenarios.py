@@ -112,9 +112,11 @@ async def edit_during_plan(fleet: Fleet) -> None:
 
 
 async def job_deleted_by_a_person(fleet: Fleet) -> None:
-    """Somebody deletes the Job of a plan at work."""
+    """Somebody deletes the Job of a plan at work, which status has told of."""
+    fleet.terraform.slow["a"] = 40.0
     _start(fleet, "a")
     await fleet.at_work("a", JobType.PLAN)
+    await fleet.phase("Planning", "a")
     found = fleet.users.find("a")
     if found is not None and found.status.current_run is not None:
         fleet.users.delete(JOBS, found.status.current_run.plan_job)

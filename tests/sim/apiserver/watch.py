@@ -41,6 +41,7 @@ class Watch:
     def __init__(self, request: WatchRequest, store: Store, rng: random.Random) -> None:
         self.request = request
         self.lossy = False
+        self.held = False
         self._store = store
         self._rng = rng
         self._lines: deque[bytes] = deque()
@@ -102,6 +103,15 @@ class Watch:
         self.lossy = False
         self._wake.set()
 
+    def hold(self) -> None:
+        """Deliver nothing for now: what the client knows grows old."""
+        self.held = True
+
+    def release(self) -> None:
+        """Deliver what was held back, in its order."""
+        self.held = False
+        self._wake.set()
+
     def repeat(self) -> None:
         """Send the events queued so far, or a current object, a second time."""
         if self._over:
@@ -137,7 +147,7 @@ class Watch:
         end = loop.time() + self.request.seconds
         next_bookmark = loop.time() + BOOKMARK_SECONDS * self._rng.uniform(0.8, 1.0)
         while True:
-            while self._lines and not self._silent:
+            while self._lines and not self._silent and not self.held:
                 taken = b"".join(self._lines)
                 self._lines.clear()
                 cut = self._rng.randrange(len(taken)) if self._rng.random() < 0.2 else 0

@@ -28,7 +28,7 @@ from tests.sim.fleet.terraform import Terraform
 from tests.sim.fleet.users import NAMESPACE, URL, Users
 from tests.sim.history.checker import Violation, violations
 from tests.sim.history.outcome import Outcome, outcome_of
-from tests.sim.history.recorder import Recorder
+from tests.sim.history.recorder import ADVERSARY, Recorder
 from tests.sim.history.records import CONTROLLERS as PROGRAMS
 from tests.sim.history.records import ToolEnded, ToolStarted
 from tests.sim.virtualtime import VirtualClock, run_virtual
@@ -39,7 +39,12 @@ DEADLINE = 3600.0
 
 
 class Fleet:
-    """See the module. ``programs`` are the controllers that take part; with ``election`` each has two replicas."""
+    """See the module. ``programs`` are the controllers that take part; with ``election`` each has two replicas.
+
+    ``also`` is the task group for whatever else a scene lets run until its end.
+    """
+
+    also: anyio.abc.TaskGroup
 
     def __init__(
         self,
@@ -59,7 +64,7 @@ class Fleet:
         self.jobs = JobController(self.server, random.Random(seed + 3))
         self.kubelet = Kubelet(self.server, random.Random(seed + 4), self.terraform)
         self.users = Users(self.server)
-        self.adversary = Users(self.server, "adversary")
+        self.adversary = Users(self.server, ADVERSARY)
         self.crash = crash or CrashPlan()
         self.programs = tuple(programs)
         stage = Stage(
@@ -87,6 +92,7 @@ class Fleet:
     async def running(self) -> AsyncIterator["Fleet"]:
         """Live around a block."""
         async with anyio.create_task_group() as group:
+            self.also = group
             group.start_soon(self.run)
             yield self
             group.cancel_scope.cancel()

@@ -36,6 +36,8 @@ class JobController(Actor):
 
     def _job(self, job: Json, pods: list[Json]) -> float | None:
         status = job.get("status") or {}
+        if job["spec"].get("suspend"):
+            return None
         if "deletionTimestamp" in job["metadata"]:
             for pod in pods:
                 self._release(pod)

@@ -23,7 +23,9 @@ from tests.sim.history.records import (
     WorkspaceWritten,
 )
 
-__all__ = ["Recorder"]
+__all__ = ["ADVERSARY", "Recorder"]
+
+ADVERSARY = "adversary"
 
 
 class Recorder:
@@ -34,6 +36,7 @@ class Recorder:
         self._server = server
         self._workspaces: dict[str, Workspace] = {}
         self._rollouts: dict[str, Rollout] = {}
+        self._foreign: set[str] = set()
         server.store.subscribe(self._note)
 
     def tell(self, fact: ToolStart | ToolEnd) -> None:
@@ -68,6 +71,12 @@ class Recorder:
             case "pods":
                 self._pod(change)
 
+    def _is_foreign(self, change: Change) -> bool:
+        """What the adversary makes under our labels is no runner, whatever it looks like."""
+        if change.old is None and self._server.acting == ADVERSARY:
+            self._foreign.add(_uid(change))
+        return _uid(change) in self._foreign
+
     def _workspace(self, change: Change) -> None:
         uid = _uid(change)
         old = self._workspaces.pop(uid, None)
@@ -86,7 +95,7 @@ class Recorder:
 
     def _job(self, change: Change) -> None:
         item = change.new or change.old
-        if item is None or not _is_runner(item):
+        if item is None or not _is_runner(item) or self._is_foreign(change):
             return
         meta, env = item["metadata"], _environment(item["spec"]["template"]["spec"])
         owner = (meta["namespace"], env.get("MAGOS_WORKSPACE", meta["labels"][WORKSPACE]))
@@ -103,7 +112,7 @@ class Recorder:
 
     def _pod(self, change: Change) -> None:
         item = change.new or change.old
-        if item is None or not _is_runner(item):
+        if item is None or not _is_runner(item) or self._is_foreign(change):
             return
         meta, env = item["metadata"], _environment(item["spec"])
         owner = (meta["namespace"], env.get("MAGOS_WORKSPACE", meta["labels"][WORKSPACE]))

@@ -47,23 +47,25 @@ def _pod(record: PodCreated, state: State) -> Found:
     others = state.pods.get(record.workspace) or set()
     if others:
         yield "I1", f"pod of run {record.run_id} starts while {sorted(others)} of {record.workspace} run"
-    same = [p for p in state.run(record.workspace, record.run_id).pods if p.job_type is record.job_type]
-    if same:
+    run = state.run(record.workspace, record.run_id)
+    same = [pod for pod in run.pods if pod.job_type is record.job_type]
+    if same and record.job_type not in run.deleted_by_people:
         yield "I2", f"the {record.job_type} of run {record.run_id} gets a second pod"
 
 
 def _job(record: JobCreated, state: State) -> Found:
-    live = state.workspaces.get(record.workspace)
+    lately = state.lately(record.at, record.workspace)
     run = state.run(record.workspace, record.run_id)
-    if any(job.job_type is record.job_type for job in run.jobs):
+    twice = any(job.job_type is record.job_type for job in run.jobs)
+    if twice and record.job_type not in run.deleted_by_people:
         yield "I2", f"run {record.run_id} gets a second {record.job_type} Job"
-    if live is None or not execution_allowed(live.metadata.annotations):
+    if not any(each is not None and execution_allowed(each.metadata.annotations) for each in lately):
         yield "I4", f"{record.job_type} Job of {record.workspace} is created without permission"
     if record.job_type is JobType.APPLY:
-        yield from _apply(record, live, run)
+        yield from _apply(record, lately, run)
 
 
-def _apply(record: JobCreated, live: Workspace | None, run: Run) -> Found:
+def _apply(record: JobCreated, lately: list[Workspace | None], run: Run) -> Found:
     end = run.end_of(JobType.PLAN)
     if end is None or end.result.result is not Outcome.SUCCEEDED:
         yield "I6", f"run {record.run_id} applies without a plan that succeeded"
@@ -73,7 +75,8 @@ def _apply(record: JobCreated, live: Workspace | None, run: Run) -> Found:
         yield "I6", f"run {record.run_id} applies although {blocking[0].policy} blocks it"
     if (record.digest, record.revision) != (end.result.plan_digest, end.result.revision):
         yield "I2", f"run {record.run_id} is told to apply another plan than it made"
-    gate = run.gated_at is not None or bool(end.result.violations) or (live is not None and not live.spec.auto_apply)
+    manual = all(each is not None and not each.spec.auto_apply for each in lately)
+    gate = run.gated_at is not None or bool(end.result.violations) or manual
     if gate and (run.approved_at is None or run.gated_at is None or run.approved_at < run.gated_at):
         yield "I5", f"run {record.run_id} applies without approval"
 

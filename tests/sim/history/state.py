@@ -8,7 +8,9 @@ from magos.api.names import JobType
 from magos.api.rollout import Rollout
 from magos.api.workspace import Workspace
 from tests.sim.history.records import (
+    CONTROLLERS,
     JobCreated,
+    JobDeleted,
     Owner,
     PodCreated,
     PodEnded,
@@ -20,6 +22,9 @@ from tests.sim.history.records import (
 )
 
 __all__ = ["Run", "Snapshot", "State", "owner_of"]
+
+ROUND_TRIP = 0.05
+"""Seconds that may pass between a read right before a write and that write."""
 
 Half = tuple[Owner, str, JobType]
 
@@ -44,6 +49,8 @@ class Run:
     gated_at: float | None = None
     approved_at: float | None = None
     pin: str = ""
+    deleted_by_people: set[JobType] = field(default_factory=set)
+    """Halves whose Job a person deleted: where that was never seen, nobody can tell it from a Job never created."""
 
     def end_of(self, job_type: JobType) -> ToolEnded | None:
         """Return how that half of the run ended."""
@@ -70,11 +77,18 @@ class State:
         """Tell whether an apply of this Workspace is at work."""
         return any(who == owner and half is JobType.APPLY for who, _, half in self.working)
 
-    def recently(self, now: float) -> Iterator[Snapshot]:
-        """Yield what was true at some moment of the recent past, the present last."""
+    def recently(self, now: float, within: float | None = None) -> Iterator[Snapshot]:
+        """Yield what was true at some moment of the recent past, or of a shorter one, the present last."""
         while len(self._past) > 1 and self._past[1].at <= now - self.slack:
             self._past.popleft()
-        yield from self._past
+        until = now - (self.slack if within is None else within)
+        for index, snapshot in enumerate(self._past):
+            if index + 1 == len(self._past) or self._past[index + 1].at > until:
+                yield snapshot
+
+    def lately(self, now: float, owner: Owner) -> list[Workspace | None]:
+        """Return the Workspace as it was within one round trip to the API server, the present last."""
+        return [each.workspaces.get(owner) for each in self.recently(now, ROUND_TRIP)]
 
     def take(self, record: Record) -> None:
         """Let the record be true."""
@@ -94,6 +108,9 @@ class State:
             case PodCreated():
                 self.run(record.workspace, record.run_id).pods.append(record)
                 self.pods.setdefault(record.workspace, set()).add(record.pod)
+            case JobDeleted():
+                if record.actor not in CONTROLLERS:
+                    self.run(record.workspace, record.run_id).deleted_by_people.add(record.job_type)
             case PodEnded():
                 self.pods.setdefault(record.workspace, set()).discard(record.pod)
             case ToolStarted():
