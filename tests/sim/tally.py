@@ -1,12 +1,12 @@
-"""What the simulation has done in this process, for the printed figures."""
+"""Which seeds the simulation takes, and what it has done in this process, for the printed figures."""
 
 import os
 from dataclasses import dataclass
 
-__all__ = ["SOAK_MINUTES", "TALLY", "Tally"]
+__all__ = ["ROUND", "TALLY", "Tally"]
 
-SOAK_MINUTES = float(os.environ.get("MAGOS_SIM_SOAK_MINUTES") or 0)
-"""Set by ``scripts/test --soak``; 0 is the fixed seed set."""
+ROUND = int(os.environ.get("MAGOS_SIM_ROUND") or 0)
+"""Set by ``scripts/test --soak``, which takes other seeds in each round; 0 is the fixed seed set."""
 
 
 @dataclass

@@ -9,9 +9,9 @@ import pytest
 
 from tests.sim.fleet.forks import explore
 from tests.sim.scenarios import SCENARIOS
-from tests.sim.tally import SOAK_MINUTES, TALLY
+from tests.sim.tally import ROUND, TALLY
 
-_SEED = 1
+_SEED = 1 + ROUND
 _CASES = [
     pytest.param(name, election, id=f"{name}-{'change of leader' if election else 'restart'}")
     for name, scenario in SCENARIOS.items()
@@ -22,7 +22,7 @@ _CASES = [
 @pytest.mark.parametrize(("name", "election"), _CASES)
 def test_a_crash_at_any_step_changes_nothing_in_the_end(name: str, election: bool) -> None:
     scenario = SCENARIOS[name]
-    every = bool(SOAK_MINUTES) or not election
+    every = bool(ROUND) or not election
     found = explore(scenario.play, seed=_SEED, programs=scenario.programs, election=election, every=every)
     TALLY.histories += found.points + 1
     TALLY.crash_points += found.points

@@ -7,9 +7,9 @@ import pytest
 from tests.sim.fleet.cluster import Fleet, play
 from tests.sim.fleet.turbulence import Turbulence
 from tests.sim.scenarios import SCENARIOS
-from tests.sim.tally import SOAK_MINUTES, TALLY
+from tests.sim.tally import ROUND, TALLY
 
-_SEEDS = range(int(40 * SOAK_MINUTES)) if SOAK_MINUTES else range(4)
+_SEEDS = range(40 * ROUND, 40 * ROUND + (40 if ROUND else 3))
 _SECONDS = 25.0
 
 

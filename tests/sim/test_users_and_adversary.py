@@ -25,7 +25,7 @@ from tests.sim.fleet.cluster import Fleet
 from tests.sim.fleet.turbulence import Turbulence
 from tests.sim.fleet.users import NAMESPACE, URL
 from tests.sim.history.records import WorkspaceWritten
-from tests.sim.tally import SOAK_MINUTES, TALLY
+from tests.sim.tally import ROUND, TALLY
 from tests.sim.virtualtime import VirtualLoop
 
 T = TypeVar("T")
@@ -300,10 +300,10 @@ class Everybody(RuleBasedStateMachine):
 
 
 Everybody.TestCase.settings = settings(
-    max_examples=int(20 * SOAK_MINUTES) or 20,
+    max_examples=200 if ROUND else 20,
     stateful_step_count=25,
     deadline=None,
-    derandomize=not SOAK_MINUTES,
+    derandomize=not ROUND,
     database=None,
     suppress_health_check=list(HealthCheck),
     print_blob=True,

@@ -15,6 +15,7 @@ from tests.sim.fleet.terraform import Terraform, Work, encode, order_of
 
 __all__ = ["Kubelet"]
 
+NODE = "node"
 _STOPPING = (0.5, 2.0)
 _FINISHED = ("Succeeded", "Failed")
 
@@ -47,7 +48,7 @@ class Kubelet(Actor):
         for uid in [uid for uid in self._running if uid not in alive]:
             running = self._running.pop(uid)  # the object is gone, but the node has noticed only now
             self._terraform.end(running.work, interrupted=True)
-        deadlines = [self._pod(pod) for pod in pods]
+        deadlines = [self._pod(pod) for pod in pods if pod["spec"].get("nodeName", NODE) == NODE]
         return min((each for each in deadlines if each is not None), default=None)
 
     def _pod(self, pod: Json) -> float | None:
@@ -76,7 +77,7 @@ class Kubelet(Actor):
 
     def _start(self, pod: Json) -> float | None:
         if not pod["spec"].get("nodeName"):
-            self.patch("pods", pod, {"spec": {"nodeName": "node"}})
+            self.patch("pods", pod, {"spec": {"nodeName": NODE}})
             self.wake()
             return None
         if not self.starts:

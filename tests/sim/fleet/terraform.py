@@ -77,7 +77,9 @@ class Work:
 class Terraform:
     """The model. ``infrastructure`` maps a Workspace to its content, ``applied`` lists what was applied in order.
 
-    ``slow`` overrides for single Workspaces how long the tool takes; ``violations`` are what policies find there.
+    ``slow`` overrides for single Workspaces how long the tool takes; ``violations`` are what policies find there, and a
+    ``lenient`` runner calls a plan with blocking ones a success; ``misreports`` is the commit that a runner names
+    instead of the one it worked on.
     """
 
     git: Git
@@ -88,6 +90,8 @@ class Terraform:
     infrastructure: dict[tuple[str, str], str] = field(default_factory=dict)
     applied: list[tuple[tuple[str, str], str]] = field(default_factory=list)
     violations: dict[str, tuple[Violation, ...]] = field(default_factory=dict)
+    lenient: bool = False
+    misreports: dict[str, str] = field(default_factory=dict)
     files: dict[tuple[str, str], Json] = field(default_factory=dict)
 
     def begin(self, order: Order) -> Work:
@@ -133,14 +137,14 @@ class Terraform:
             return Work(order, result, seconds, started=True)
         changes = self.infrastructure.get(order.state) != content
         found = self.violations.get(order.workspace, ())
-        blocking = any(each.action != "Audit" for each in found)
+        blocking = any(each.action != "Audit" for each in found) and not self.lenient
         result = Result(
             run_id=order.run_id,
             phase=JobType.PLAN,
             result=Outcome.FAILED if blocking else Outcome.SUCCEEDED,
             exit_code=int(blocking),
             reason=Reason.POLICY_VIOLATION if blocking else "",
-            revision=revision,
+            revision=self.misreports.get(order.workspace, revision),
             plan_digest=digest_of(f"{order.run_id}|{content}".encode()),
             has_changes=changes,
             changes=PlannedChanges(add=1) if changes else PlannedChanges(),

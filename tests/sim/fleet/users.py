@@ -48,11 +48,13 @@ class Users:
                 if problem.code != 404:
                     raise
 
-    def delete(self, kind: Kind[Any], name: str) -> None:
+    def delete(self, kind: Kind[Any], name: str, *, grace: int | None = None) -> None:
         """Delete an object as ``kubectl`` does; nothing happens if it is not there."""
         with self._acting():
             try:
-                options = {"propagationPolicy": "Background"}
+                options: Json = {"propagationPolicy": "Background"}
+                if grace is not None:
+                    options["gracePeriodSeconds"] = grace
                 self.server.writer.delete(
                     self.server.resource(kind), (NAMESPACE, name), options, self.server.clock.now()
                 )

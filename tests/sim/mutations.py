@@ -1,0 +1,251 @@
+"""Breaks the product's guards one by one in a copy of the tree, and tells whether a test notices.
+
+A mutation replaces one piece of text that must occur exactly once below ``where``; so it survives that code moves, and
+says so when the guard is gone or has changed its words.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["MUTATIONS", "Mutation", "main"]
+
+_ROOT = Path(__file__).parents[2]
+_COPIED = ("magos", "tests", "crds", "deploy", "samples", "pyproject.toml", "README.md")
+_GUARDS = ("tests/sim/test_guards.py",)
+_RUNTIME = ("tests/sim/test_effects.py", "tests/sim/test_controller.py")
+_UNIT = ("tests/unit/reconcilers",)
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """One guard that is broken, and the tests of which at least one must fail."""
+
+    name: str
+    where: str
+    old: str
+    new: str
+    tests: tuple[str, ...] = _GUARDS
+
+
+MUTATIONS = (
+    Mutation(
+        "permission: anything but absence allows",
+        "magos/api",
+        "return annotations.get(EXECUTION_ALLOWED) == TRUE",
+        "return EXECUTION_ALLOWED in annotations",
+    ),
+    Mutation(
+        "permission: survives another commit",
+        "magos/reconcilers/workspace",
+        "if trigger in (Trigger.CONFIGURATION, Trigger.REVISION) and execution_allowed(",
+        "if trigger in () and execution_allowed(",
+    ),
+    Mutation(
+        "gate: any approval opens it",
+        "magos/reconcilers/workspace",
+        "approved = annotations.get(APPROVED) == waiting.run_id == seen.run_id",
+        "approved = APPROVED in annotations",
+    ),
+    Mutation(
+        "gate: an approval in advance counts",
+        "magos/reconcilers/workspace",
+        "early = remove_annotations(seen, APPROVED, APPROVED_BY)",
+        "early = ()",
+    ),
+    Mutation(
+        "gate: autoApply false is ignored",
+        "magos/reconcilers/workspace",
+        "if audited or not seen.subject.spec.auto_apply:",
+        "if audited:",
+    ),
+    Mutation(
+        "gate: audit violations are ignored",
+        "magos/reconcilers/workspace",
+        "if audited or not seen.subject.spec.auto_apply:",
+        "if not seen.subject.spec.auto_apply:",
+    ),
+    Mutation(
+        "policies: Deny and Warn do not block",
+        "magos/reconcilers/workspace",
+        "_BLOCKING = frozenset({Action.DENY, Action.WARN})",
+        "_BLOCKING: frozenset[Action] = frozenset()",
+    ),
+    Mutation(
+        "digest: the apply is not told which plan",
+        "magos/reconcilers/workspace",
+        '("MAGOS_PLAN_DIGEST", plan.plan_digest),',
+        '("MAGOS_PLAN_DIGEST", ""),',
+    ),
+    Mutation(
+        "digest: a plan without one is applied",
+        "magos/reconcilers/workspace",
+        "return bool(result.revision) and (bool(result.plan_digest) or not result.has_changes)",
+        "return bool(result.revision)",
+        _UNIT,
+    ),
+    Mutation(
+        "revision: a plan of another commit is applied",
+        "magos/reconcilers/workspace",
+        "if result.revision != seen.run.revision:",
+        "if not seen.run.revision:",
+    ),
+    Mutation(
+        "result: that of another run is believed",
+        "magos/reconcilers/workspace",
+        "if result.run_id != run_id or result.phase is not job_type:",
+        "if result.phase is not job_type:",
+        _UNIT,
+    ),
+    Mutation(
+        "specification: a plan of another spec is applied",
+        "magos/reconcilers/workspace",
+        "    if not same_specification(seen.run.spec_hash, seen.subject, seen.project):\n        return reset(",
+        "    if seen.run is None:\n        return reset(",
+    ),
+    Mutation(
+        "one runner: other pods are ignored",
+        "magos/reconcilers/workspace",
+        "    for pod in seen.pods:\n        if not pod.ended:\n            since",
+        "    for pod in ():\n        if not pod.ended:\n            since",
+    ),
+    Mutation(
+        "deletion: does not wait for the apply",
+        "magos/reconcilers/workspace",
+        "    if not force_delete(meta.annotations):\n",
+        "    if meta is None:\n",
+    ),
+    Mutation(
+        "promotion: another commit is good enough",
+        "magos/reconcilers/rollout",
+        "if not revision or applied_revision(each) != revision)",
+        "if applied_revision(each) is None)",
+    ),
+    Mutation(
+        "promotion: a failed step stops nobody",
+        "magos/reconcilers/rollout",
+        "        return Standing.FAILED",
+        "        return Standing.SETTLED",
+    ),
+    Mutation(
+        "promotion: a working step holds nobody up",
+        "magos/reconcilers/rollout",
+        "    return Standing.SETTLED if gated(member) else Standing.DRIFT",
+        "    return Standing.DRIFT",
+        (*_UNIT, *_GUARDS),
+    ),
+    Mutation(
+        "orchestration: the Project grants beside a Rollout",
+        "magos/reconcilers",
+        "return self.rollout if self.rollout_live is None else self.rollout_live",
+        "return False",
+    ),
+    Mutation(
+        "orchestration: the Rollout is looked up in the cache alone",
+        "magos/reconcilers",
+        "return self.rollout if self.rollout_live is None else self.rollout_live",
+        "return self.rollout",
+    ),
+    Mutation(
+        "precondition: what was judged may have changed",
+        "magos/runtime",
+        "        if live.metadata.resource_version != expected:\n",
+        "        if not expected:\n",
+        (*_GUARDS, *_RUNTIME),
+    ),
+    Mutation(
+        "precondition: a status is written over a newer one",
+        "magos/runtime",
+        'body = {"metadata": {"resourceVersion": version}, "status": patch}',
+        'body = {"metadata": {}, "status": patch}',
+        _RUNTIME,
+    ),
+    Mutation(
+        "precondition: a grant goes to a version nobody judged",
+        "magos/runtime",
+        '        if version:\n            metadata["resourceVersion"] = version\n',
+        "",
+        _RUNTIME,
+    ),
+    Mutation(
+        "crash safety: whatever has the name is ours",
+        "magos/runtime",
+        "    if ours is None and not action.identity:\n        return False",
+        "    if action.identity:\n        return True",
+        (*_GUARDS, *_RUNTIME),
+    ),
+    Mutation(
+        "crash safety: our own Job found again is an error",
+        "magos/runtime",
+        "            if not _is_same(action, stored.metadata):\n",
+        "            if stored is not None:\n",
+        ("tests/sim/test_crash_points.py::test_a_crash_at_any_step_changes_nothing_in_the_end[first run-restart]",),
+    ),
+    Mutation(
+        "crash safety: a run starts with the next free ID",
+        "magos/reconcilers/workspace",
+        "plan_job=job_name(meta.namespace, meta.name, run_id, JobType.PLAN),",
+        'plan_job="",',
+    ),
+    Mutation(
+        "fence: who has lost the lease goes on writing",
+        "magos/runtime",
+        "        if not self._still_leading():\n",
+        "        if not self._still_leading:\n",
+        (*_RUNTIME, "tests/sim/test_manager.py"),
+    ),
+    Mutation(
+        "own writes: a pass may see caches older than them",
+        "magos/runtime",
+        "        if standing is Standing.PARKED:\n            return False\n",
+        "",
+        ("tests/sim/test_controller.py",),
+    ),
+)
+
+
+def main(words: list[str]) -> int:
+    """Try the mutations; return 1 if one survives or does not apply."""
+    chosen = [each for each in MUTATIONS if not words or any(word in each.name for word in words)]
+    bad = 0
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder)
+        for name in _COPIED:
+            source = _ROOT / name
+            if source.is_dir():
+                shutil.copytree(source, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+            elif source.exists():
+                shutil.copy(source, tree / name)
+        for mutation in chosen:
+            began = time.perf_counter()
+            verdict = _try(mutation, tree)
+            bad += verdict != "noticed"
+            print(f"{verdict:16} {time.perf_counter() - began:6.1f} s  {mutation.name}", flush=True)
+    print(f"{len(chosen) - bad} of {len(chosen)} mutations are noticed")
+    return 1 if bad else 0
+
+
+def _try(mutation: Mutation, tree: Path) -> str:
+    places = [path for path in sorted((tree / mutation.where).rglob("*.py")) if mutation.old in path.read_text("utf-8")]
+    if len(places) != 1 or places[0].read_text("utf-8").count(mutation.old) != 1:
+        return "does not apply"
+    good = places[0].read_text("utf-8")
+    places[0].write_text(good.replace(mutation.old, mutation.new), "utf-8")
+    environ = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *mutation.tests]
+    try:
+        run = subprocess.run(command, cwd=tree, env=environ, capture_output=True, text=True, check=False)
+    finally:
+        places[0].write_text(good, "utf-8")
+    if run.returncode == 1 and " failed" in run.stdout:
+        return "noticed"
+    return "SURVIVES" if run.returncode == 0 else f"BROKEN ({run.returncode})"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

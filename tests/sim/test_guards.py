@@ -1,0 +1,353 @@
+"""One scene for each guard: somebody tries exactly what the guard is there against, and nothing happens.
+
+``scripts/mutations`` breaks the guards one by one and expects a scene to fail.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import anyio
+import pytest
+
+from magos.api.kube import JOBS, PODS
+from magos.api.names import JobType
+from magos.api.result import Violation, ViolationAction
+from magos.api.workspace import WORKSPACES
+from tests.sim.fleet.cluster import Fleet, play
+from tests.sim.fleet.users import URL
+from tests.sim.history.records import JobCreated, ToolStarted
+from tests.sim.scenarios import SCENARIOS
+from tests.sim.tally import TALLY
+
+ALONE = ("workspace",)
+PAIR = ("workspace", "project")
+ALL = ("workspace", "project", "rollout")
+STEPS = tuple((name, {"step": name}) for name in ("dev", "stage", "prod"))
+
+
+def act(scene: Callable[[Fleet], Awaitable[None]], programs: Sequence[str] = PAIR, seed: int = 1) -> Fleet:
+    """Play the scene; its history breaks no invariant."""
+    fleet = play(lambda: Fleet(seed, programs=programs), scene, seed=seed)
+    found = fleet.violations()
+    TALLY.histories += 1
+    TALLY.violations += len(found)
+    assert not found, "\n".join(map(str, found))
+    return fleet
+
+
+def halves(fleet: Fleet, name: str = "a") -> list[str]:
+    """The Jobs that were created for a Workspace, in their order."""
+    return [
+        str(each.job_type)
+        for each in fleet.history.records
+        if isinstance(each, JobCreated) and each.workspace[1] == name
+    ]
+
+
+@pytest.mark.parametrize("value", ["True", "1", "yes", " true", ""])
+def test_permission_is_exactly_true(value: str) -> None:
+    async def scene(fleet: Fleet) -> None:
+        fleet.users.workspace("a")
+        fleet.commit()
+        fleet.adversary.annotate("a", execution_allowed=value)
+        await anyio.sleep(30)
+
+    assert halves(act(scene, ALONE)) == []
+
+
+def test_permission_that_is_revoked_at_the_last_moment_starts_nothing() -> None:
+    """Between the live read that is judged and the creation of the Job."""
+
+    async def scene(fleet: Fleet) -> None:
+        handle = fleet.server.handle
+
+        def spy(request, user=""):  # type: ignore[no-untyped-def]
+            answer = handle(request, user)
+            if user == "workspace" and request.method == "GET" and request.path.endswith("/workspaces/a"):
+                fleet.users.annotate("a", execution_allowed=None)
+            return answer
+
+        fleet.users.workspace("a")
+        fleet.commit()
+        await fleet.until(lambda: fleet.phase_of("a") == "Pending")
+        await fleet.quiet()
+        fleet.server.handle = spy  # type: ignore[method-assign]
+        fleet.users.annotate("a", execution_allowed="true")
+        await anyio.sleep(30)
+
+    assert halves(act(scene, ALONE)) == []
+
+
+def test_a_manual_plan_waits_for_ever() -> None:
+    async def scene(fleet: Fleet) -> None:
+        fleet.users.project()
+        fleet.users.workspace("a", autoApply=False)
+        fleet.commit()
+        await anyio.sleep(600)
+
+    assert halves(act(scene)) == ["plan"]
+
+
+def test_a_plan_with_audit_violations_waits_also_if_it_may_apply_by_itself() -> None:
+    async def scene(fleet: Fleet) -> None:
+        fleet.terraform.violations["a"] = (Violation(policy="p", message="m", action=ViolationAction.AUDIT),)
+        fleet.users.project()
+        fleet.users.workspace("a")
+        fleet.commit()
+        await fleet.until(lambda: fleet.gated("a"))
+        await anyio.sleep(60)
+
+    assert halves(act(scene)) == ["plan"]
+
+
+@pytest.mark.parametrize("action", [ViolationAction.DENY, ViolationAction.WARN])
+def test_a_blocked_plan_is_not_applied_even_if_its_runner_calls_it_a_success(action: ViolationAction) -> None:
+    async def scene(fleet: Fleet) -> None:
+        fleet.terraform.lenient = True
+        fleet.terraform.violations["a"] = (Violation(policy="p", message="m", action=action),)
+        fleet.users.project()
+        fleet.users.workspace("a")
+        fleet.commit()
+        await fleet.phase("ValidationFailed", "a")
+        fleet.users.annotate("a", approved=_run_id(fleet))
+        await anyio.sleep(60)
+
+    assert halves(act(scene)) == ["plan"]
+
+
+def test_a_plan_of_another_commit_is_not_applied() -> None:
+    async def scene(fleet: Fleet) -> None:
+        fleet.terraform.misreports["a"] = "c" * 40
+        fleet.users.project()
+        fleet.users.workspace("a")
+        fleet.commit()
+        await fleet.phase("Failed", "a")
+        await anyio.sleep(30)
+
+    assert halves(act(scene)) == ["plan"]
+
+
+def test_an_approval_given_in_advance_opens_nothing() -> None:
+    async def scene(fleet: Fleet) -> None:
+        fleet.users.project()
+        fleet.users.workspace("a", autoApply=False)
+        fleet.commit()
+        await fleet.at_work("a", JobType.PLAN)
+        fleet.users.annotate("a", approved=_run_id(fleet))
+        await fleet.until(lambda: fleet.gated("a"))
+        await anyio.sleep(60)
+
+    assert halves(act(scene)) == ["plan"]
+
+
+def test_the_approval_of_another_run_opens_nothing() -> None:
+    async def scene(fleet: Fleet) -> None:
+        fleet.users.project()
+        fleet.users.workspace("a", autoApply=False)
+        fleet.commit()
+        await fleet.until(lambda: fleet.gated("a"))
+        fleet.adversary.annotate("a", approved="20200101T000000-deadbeef")
+        await anyio.sleep(60)
+
+    assert halves(act(scene)) == ["plan"]
+
+
+def test_the_project_grants_nothing_beside_a_rollout() -> None:
+    """The Rollout's own controller is down."""
+
+    async def scene(fleet: Fleet) -> None:
+        fleet.users.rollout(*STEPS[:1])
+        fleet.users.project()
+        fleet.users.workspace("dev", labels={"step": "dev"})
+        fleet.commit()
+        await anyio.sleep(60)
+
+    assert halves(act(scene, PAIR), "dev") == []
+
+
+def test_no_step_behind_a_failed_one() -> None:
+    async def scene(fleet: Fleet) -> None:
+        _promotion(fleet)
+        fleet.commit(apply_fails=frozenset({"dev"}))
+        await fleet.phase("Failed", "dev")
+        await anyio.sleep(30)
+
+    assert halves(act(scene, ALL), "prod") == []
+
+
+def test_no_step_behind_one_that_still_works() -> None:
+    async def scene(fleet: Fleet) -> None:
+        _promotion(fleet)
+        fleet.terraform.slow["dev"] = 100.0
+        fleet.commit()
+        await fleet.at_work("dev", JobType.PLAN)
+        await anyio.sleep(60)
+
+    assert halves(act(scene, ALL), "prod") == []
+
+
+def test_no_commit_before_the_earlier_steps_have_applied_it() -> None:
+    """Somebody tells the last step alone of a commit."""
+
+    async def scene(fleet: Fleet) -> None:
+        _promotion(fleet)
+        fleet.commit()
+        await fleet.phase("Applied", "dev", "prod")
+        await fleet.quiet()
+        sha = fleet.git.push(URL)
+        fleet.adversary.annotate("prod", detected_revision=sha)
+        await anyio.sleep(60)
+
+    assert halves(act(scene, ALL), "prod") == ["plan", "apply"]
+
+
+def test_permission_for_one_commit_is_none_for_the_next() -> None:
+    """Permission is there, the start has to wait, and meanwhile the commit changes."""
+
+    async def scene(fleet: Fleet) -> None:
+        _promotion(fleet)
+        fleet.commit()
+        await fleet.phase("Applied", "dev", "prod")
+        await fleet.quiet()
+        _foreign_pod(fleet, "prod")
+        fleet.commit()
+        await fleet.until(lambda: fleet.phase_of("dev") == "Applied" and _reason(fleet) == "PreviousRunnerTerminating")
+        sha = fleet.git.push(URL)
+        fleet.adversary.annotate("prod", detected_revision=sha)
+        await fleet.quiet()
+        fleet.adversary.delete(PODS, "stranger", grace=0)
+        await anyio.sleep(60)
+
+    assert halves(act(scene, ALL), "prod") == ["plan", "apply"]
+
+
+def test_a_pod_of_somebody_else_under_our_name_holds_up_the_start() -> None:
+    async def scene(fleet: Fleet) -> None:
+        _foreign_pod(fleet, "a")
+        fleet.users.project()
+        fleet.users.workspace("a")
+        fleet.commit()
+        await anyio.sleep(60)
+
+    assert halves(act(scene)) == []
+
+
+def test_a_workspace_that_is_made_again_waits_for_the_pod_of_the_old_one() -> None:
+    async def scene(fleet: Fleet) -> None:
+        fleet.terraform.slow["a"] = 30.0
+        fleet.users.project()
+        fleet.users.workspace("a")
+        fleet.commit()
+        await fleet.at_work("a", JobType.APPLY)
+        fleet.kubelet.up = False
+        fleet.users.delete(WORKSPACES, "a")
+        fleet.users.annotate("a", force_delete="true")
+        await fleet.phase("gone", "a")
+        fleet.users.workspace("a")
+        await anyio.sleep(120)
+        fleet.kubelet.up = True
+        fleet.kubelet.wake()
+        await fleet.phase("Applied", "a")
+
+    act(scene)
+
+
+def test_a_job_of_somebody_else_under_the_next_name_is_not_taken_for_ours() -> None:
+    async def scene(fleet: Fleet) -> None:
+        fleet.users.workspace("a")
+        fleet.commit()
+        await fleet.until(lambda: fleet.phase_of("a") == "Pending")
+        await fleet.quiet()
+        found = fleet.users.find("a")
+        assert found is not None
+        assert found.status.current_run is not None
+        spec = {"suspend": True, "template": {"spec": {"containers": [{"name": "x", "image": "x"}]}}}
+        fleet.adversary.create(JOBS, found.status.current_run.plan_job, spec=spec)
+        fleet.users.annotate("a", execution_allowed="true")
+        await fleet.phase("Failed", "a", within=60)
+
+    assert halves(act(scene, ALONE)) == []
+
+
+def test_nothing_is_applied_that_was_planned_for_another_spec() -> None:
+    fleet = act(SCENARIOS["edit during plan"].play)
+    assert halves(fleet) == ["plan", "plan", "apply"]
+
+
+def test_a_deletion_waits_for_the_apply() -> None:
+    fleet = act(SCENARIOS["deletion during apply"].play)
+    assert fleet.terraform.infrastructure.keys() == {("default", "a"), ("default", "b")}
+
+
+def test_what_happens_during_an_apply_waits_for_its_end() -> None:
+    async def scene(fleet: Fleet) -> None:
+        fleet.terraform.slow["a"] = 60.0
+        fleet.users.project()
+        fleet.users.workspace("a")
+        fleet.commit()
+        await fleet.at_work("a", JobType.APPLY)
+        first = fleet.pinned("a")
+        fleet.commit()
+        fleet.users.annotate("a", reconcile_request="now", execution_allowed=None)
+        fleet.users.edit("a", terraform={"version": "1.9.9"})
+        await anyio.sleep(20)
+        assert fleet.pinned("a") == first
+        assert fleet.phase_of("a") == "Applying"
+        await fleet.until(lambda: ("default", "a") in fleet.terraform.infrastructure)
+        assert fleet.terraform.applied[0] == (("default", "a"), first)
+
+    act(scene)
+
+
+def test_a_plan_is_applied_with_its_own_digest() -> None:
+    fleet = act(SCENARIOS["first run"].play)
+    applied = [each for each in fleet.history.records if isinstance(each, ToolStarted) and each.digest]
+    assert len(applied) == 1
+
+
+def test_a_new_rollout_is_seen_before_the_project_grants() -> None:
+    """The watch of Rollouts is held up; the live read right before the grant is not."""
+
+    async def scene(fleet: Fleet) -> None:
+        fleet.users.project()
+        fleet.users.workspace("dev", labels={"step": "dev"})
+        await anyio.sleep(1.0)
+        for watch in fleet.server.watches:
+            if watch.request.resource.plural == "rollouts":
+                watch.hold()
+        fleet.users.rollout(*STEPS[:1])
+        fleet.commit()
+        await anyio.sleep(30)
+
+    assert halves(act(scene, PAIR), "dev") == []
+
+
+def test_a_leader_that_was_cut_off_writes_nothing_when_it_is_back() -> None:
+    """Its successor leads; whatever the old one had begun is fenced or conditional."""
+
+    fleet = play(lambda: Fleet(3, programs=PAIR, election=True), SCENARIOS["leader changes"].play, seed=3)
+    assert not fleet.violations()
+    assert halves(fleet) == ["plan", "apply"]
+
+
+def _run_id(fleet: Fleet) -> str:
+    found = fleet.users.find("a")
+    return found.status.current_run_id if found is not None else ""
+
+
+def _reason(fleet: Fleet, name: str = "prod") -> str:
+    found = fleet.users.find(name)
+    return found.status.reason if found is not None else ""
+
+
+def _promotion(fleet: Fleet) -> None:
+    fleet.users.project()
+    fleet.users.rollout(STEPS[0], STEPS[2])
+    for name in ("dev", "prod"):
+        fleet.users.workspace(name, labels={"step": name})
+
+
+def _foreign_pod(fleet: Fleet, name: str) -> None:
+    """A pod that carries our label and never ends: its node does not exist."""
+    labels = {"magosproject.io/workspace": name}
+    spec = {"containers": [{"name": "x", "image": "x"}], "nodeName": "elsewhere"}
+    fleet.adversary.create(PODS, "stranger", metadata={"labels": labels}, spec=spec)
