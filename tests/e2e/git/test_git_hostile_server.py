@@ -1,0 +1,137 @@
+"""A server that answers with any bytes at all: the client lists, fetches or refuses, with an error of ours."""
+
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from magos.git.checkout import CheckoutRequest, checkout
+from magos.git.errors import GitError
+from magos.git.lsremote import LsRemoteRequest, ls_remote
+from magos.ids import GitSHA
+
+SHA = "1234567890" * 4
+_PATIENCE = 15.0
+
+
+def packet(content: bytes) -> bytes:
+    return f"{len(content) + 4:04x}".encode() + content
+
+
+def advertisement(*lines: bytes) -> bytes:
+    """The answer to the first request as protocol v0 writes it."""
+    return packet(b"# service=git-upload-pack\n") + b"0000" + b"".join(map(packet, lines)) + b"0000"
+
+
+GOOD = advertisement(
+    SHA.encode() + b" HEAD\0multi_ack ofs-delta side-band-64k allow-reachable-sha1-in-want shallow agent=x\n",
+    SHA.encode() + b" refs/heads/main\n",
+)
+V2 = packet(b"version 2\n") + packet(b"agent=x\n") + packet(b"ls-refs\n") + packet(b"fetch=shallow\n") + b"0000"
+
+
+class _Hostile(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    listing: ClassVar[bytes] = GOOD
+    answer: ClassVar[bytes] = b""
+
+    def do_GET(self) -> None:
+        self._send(self.listing, "advertisement")
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self._send(self.answer, "result")
+
+    def _send(self, content: bytes, kind: str) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", f"application/x-git-upload-pack-{kind}")
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base class's name
+        """Nothing is printed."""
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Hostile) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/r.git"
+        server.shutdown()
+        thread.join()
+
+
+def mutated(good: bytes) -> st.SearchStrategy[bytes]:
+    """``good`` with a piece replaced by other bytes."""
+    return st.builds(
+        lambda start, length, piece: good[:start] + piece + good[start + length :],
+        st.integers(0, len(good)),
+        st.integers(0, 30),
+        st.binary(max_size=30),
+    )
+
+
+PACKETS = st.lists(st.binary(max_size=40).map(packet) | st.sampled_from([b"0000", b"0001", b"0002"])).map(b"".join)
+ANY = mutated(GOOD) | mutated(V2) | PACKETS | st.binary(max_size=60)
+_FEW = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@_FEW
+@given(ANY, PACKETS | st.binary(max_size=60))
+@example(b"", b"")
+@example(GOOD[:-4], b"")
+@example(b"ffff", b"")
+@example(advertisement(b"x refs/heads/main\0\n"), b"")
+@example(advertisement(b"\xff" * 40 + b" refs/heads/main\0\n"), b"")
+@example(advertisement(SHA.encode() + b" refs/heads/main"), b"")
+@example(V2, packet(b"x refs/heads/main\n") + b"0000")
+@example(V2, packet(b"\xff" * 40 + b" refs/heads/main\n") + b"0000")
+@example(V2, packet(b"unborn HEAD symref-target:refs/heads/main\n") + b"0000")
+@example(V2, packet(b"ERR go away\n"))
+@example(V2, packet(SHA.encode() + b"\n") + b"0000")
+def test_any_advertisement_is_an_answer_or_an_error_of_ours(url: str, listing: bytes, answer: bytes) -> None:
+    _Hostile.listing, _Hostile.answer = listing, answer
+    with suppress(GitError):
+        found = ls_remote(LsRemoteRequest(url, "main", ("http",), timeout=_PATIENCE))
+        assert len(found.sha) == 40
+
+
+@_FEW
+@given(st.sampled_from([GOOD, V2]), PACKETS | st.binary(max_size=200))
+@example(V2, packet(b"packfile\n") + packet(b"\1PACK\0\0\0\2\0\0\0\1garbage") + b"0000")
+@example(V2, packet(b"packfile\n") + packet(b"\1PACK\0\0\0\2\xff\xff\xff\xff") + b"0000")
+@example(V2, packet(b"packfile\n") + packet(b"\3gone\n") + b"0000")
+@example(V2, packet(b"packfile\n") + packet(b"\7?") + b"0000")
+@example(V2, packet(b"shallow-info\n") + packet(b"shallow x\n") + b"0001")
+@example(GOOD, packet(b"NAK\n") + packet(b"\1PACK") + b"0000")
+@example(GOOD, packet(b"ACK \xff\n"))
+@example(GOOD, b"")
+def test_any_pack_is_refused_and_leaves_nothing(url: str, listing: bytes, answer: bytes) -> None:
+    _Hostile.listing, _Hostile.answer = listing, answer
+    with tempfile.TemporaryDirectory() as name:
+        workdir, destination = Path(name) / "w", Path(name) / "d"
+        workdir.mkdir()
+        request = CheckoutRequest(
+            url=url,
+            target_revision="main",
+            revision=GitSHA(SHA),
+            destination=destination,
+            workdir=workdir,
+            allowed_schemes=("http",),
+            timeout=_PATIENCE,
+        )
+        with pytest.raises(GitError):
+            checkout(request)
+        assert list(destination.iterdir()) == []
+        assert list(workdir.iterdir()) == []
