@@ -6,9 +6,11 @@ repository's own origin only, with key files that are gone when the stage ends.
 
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from magos.api.reasons import Reason
 from magos.git.errors import GitError
+from magos.runner.background import Background
 from magos.runner.config import FetchConfig
 from magos.runner.context import Context
 from magos.runner.files import remove
@@ -16,6 +18,9 @@ from magos.runner.outcome import StageFailed
 from magos.runner.status import Stage, StageStatus
 from magos.runner.tool import Tool, inside_tree
 from magos.toolchain.errors import ToolError
+
+if TYPE_CHECKING:
+    from magos.toolchain.install import InstalledTool
 
 __all__ = ["Fetch"]
 
@@ -35,11 +40,15 @@ class Fetch:
             remove(leftover)  # of an earlier start of this container
         paths.work.mkdir(parents=True, exist_ok=True)
         paths.tmp.mkdir(parents=True, exist_ok=True)
+        # Unpacking takes as long as everything else together and needs nothing of it.
+        installing = Background(self._install)
         try:
             with tempfile.TemporaryDirectory(prefix="git-", dir=paths.tmp) as private:
                 self._checkout(Path(private))
             self._check_paths()
-            self._install()
+            self._context.journal.say(f"installing {self._config.run.distribution} {self._config.run.version}")
+            tool = installing.result()
+            self._note(tool_version=tool.version, warnings=tool.warnings)
             with tempfile.TemporaryDirectory(prefix="access-", dir=paths.tmp) as private:
                 self._modules(Path(private))
         except (GitError, ToolError) as error:
@@ -74,14 +83,13 @@ class Fetch:
         if run.tfvars and not inside_tree(source, run.tfvars, "MAGOS_TFVARS_FILE").is_file():
             raise StageFailed(Reason.INVALID_CONFIGURATION, f"MAGOS_TFVARS_FILE is {run.tfvars!r}, which is not a file")
 
-    def _install(self) -> None:
+    def _install(self) -> "InstalledTool":
         from magos.toolchain.install import InstallRequest, install
 
         run = self._config.run
         paths = self._context.paths
         keys = self._config.release_keys
-        self._context.journal.say(f"installing {run.distribution} {run.version}")
-        tool = install(
+        return install(
             InstallRequest(
                 distribution=run.distribution,
                 version=run.version,
@@ -92,7 +100,6 @@ class Fetch:
                 verify_signatures=self._config.verify_signatures,
             )
         )
-        self._note(tool_version=tool.version, warnings=tool.warnings)
 
     def _modules(self, private: Path) -> None:
         from magos.git.gitaccess import git_environment
