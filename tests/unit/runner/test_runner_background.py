@@ -17,7 +17,12 @@ def test_a_result_is_handed_over_and_an_error_raised() -> None:
 
 def test_it_runs_beside_its_caller() -> None:
     asked, answered = threading.Event(), threading.Event()
-    call = Background(lambda: asked.wait(20) and answered.set())
+
+    def answer() -> None:
+        asked.wait(20)
+        answered.set()
+
+    call = Background(answer)
     asked.set()
     assert answered.wait(20)
     call.result()
