@@ -9,6 +9,7 @@ from magos.api.annotations import APPROVED, EXECUTION_ALLOWED, FORCE_DELETE, REC
 from magos.api.kube import JOBS, PERSISTENT_VOLUME_CLAIMS, PODS, SECRET_METADATA, Pod, SecretMetadata
 from magos.api.meta import Resource
 from magos.api.project import PROJECTS, Project
+from magos.api.variableset import VARIABLESETS, VariableSet
 from magos.api.workspace import WORKSPACES, Workspace
 from magos.apps.job_events import read_job_events
 from magos.apps.repository_secrets import RepositorySecretReader
@@ -27,6 +28,7 @@ from magos.runtime.workqueue import Key
 __all__ = ["by_project", "workspace_controller", "workspace_reconciler"]
 
 _BY_LABEL = "label"
+_BY_SET = "variableset"
 _RUN_ID_BYTES = 4
 _ASKED_BY_PEOPLE = (RECONCILE_REQUEST, APPROVED, EXECUTION_ALLOWED, FORCE_DELETE)
 
@@ -36,11 +38,14 @@ def workspace_controller(
 ) -> Sequence[ControllerSpec]:
     """Declare the informers and return the controller; ``draw`` gives the random bytes of run IDs."""
     ours = labels.WORKSPACE  # "has the label": nothing else of these kinds concerns us
-    workspaces = assembly.informer(WORKSPACES, indexers={BY_PROJECT: by_project, _BY_LABEL: _by_label})
+    workspaces = assembly.informer(
+        WORKSPACES, indexers={BY_PROJECT: by_project, _BY_LABEL: _by_label, _BY_SET: _sets_of_workspace}
+    )
     jobs = assembly.informer(JOBS, selector=ours, indexers={BY_WORKSPACE: _by_workspace})
     pods = assembly.informer(PODS, selector=ours, indexers={BY_WORKSPACE: _by_workspace})
     claims = assembly.informer(PERSISTENT_VOLUME_CLAIMS, selector=ours)
-    projects = assembly.informer(PROJECTS)
+    projects = assembly.informer(PROJECTS, indexers={_BY_SET: _sets_of_project})
+    sets = assembly.informer(VARIABLESETS)
     secrets = assembly.informer(SECRET_METADATA, selector=f"{labels.SECRET_TYPE}={labels.REPOSITORY}")
     return (
         ControllerSpec(
@@ -53,6 +58,7 @@ def workspace_controller(
                 Source(claims, owner_key(WORKSPACES)),
                 Source(pods, _of_pod(workspaces)),
                 Source(projects, _of_project(workspaces)),
+                Source(sets, _of_set(workspaces, projects)),
                 Source(secrets, _of_namespace(workspaces)),
             ),
             workers=assembly.settings.workers,
@@ -121,6 +127,38 @@ def _of_project(workspaces: Informer[Workspace]) -> Callable[[Change[Project]], 
 def _same_inputs(change: Change[Project]) -> bool:
     """A Project's status concerns no member."""
     return change.old is not None and change.new is not None and change.old.spec == change.new.spec
+
+
+def _sets_of_workspace(workspace: Workspace) -> Iterable[str]:
+    return {f"{workspace.metadata.namespace}/{ref.name}" for ref in workspace.spec.variable_set_ref}
+
+
+def _sets_of_project(project: Project) -> Iterable[str]:
+    return {f"{project.metadata.namespace}/{ref.name}" for ref in project.spec.variable_set_ref}
+
+
+def _of_set(
+    workspaces: Informer[Workspace], projects: Informer[Project]
+) -> Callable[[Change[VariableSet]], Iterable[Key]]:
+    """A set concerns whoever names it, directly or through the Project."""
+
+    def mapper(change: Change[VariableSet]) -> Iterable[Key]:
+        found = change.new if change.new is not None else change.old
+        if found is None or change.initial or _same_variables(change):  # at the start everybody is looked at anyway
+            return ()
+        name = f"{found.metadata.namespace}/{found.metadata.name}"
+        keys = {_key(each): None for each in workspaces.cache.by_index(_BY_SET, name)}
+        for project in projects.cache.by_index(_BY_SET, name):
+            members = project_index(project.metadata.namespace, project.metadata.name)
+            keys.update({_key(each): None for each in workspaces.cache.by_index(BY_PROJECT, members)})
+        return tuple(keys)
+
+    return mapper
+
+
+def _same_variables(change: Change[VariableSet]) -> bool:
+    old, new = change.old, change.new
+    return old is not None and new is not None and (old.spec, old.status) == (new.spec, new.status)
 
 
 def _of_namespace(workspaces: Informer[Workspace]) -> Callable[[Change[SecretMetadata]], Iterable[Key]]:

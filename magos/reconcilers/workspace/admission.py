@@ -1,7 +1,7 @@
-"""What a start is refused for, judged without creating anything (spec §6.2.6, checks 3 and 4; §5.3; §6.2.5).
+"""What a start is refused for, judged without creating anything (spec §6.2.6, checks 3 and 4; §5.3; §6.2.5; §7.4).
 
-Policies and VariableSets are not evaluated by this version. Whatever names one is refused, so that no plan runs without
-the policies or the inputs it was meant to have.
+No plan runs without the inputs and the policies it was meant to have: what cannot be resolved, listed or evaluated is
+refused, never skipped.
 """
 
 import re
@@ -11,10 +11,12 @@ from msgspec import Struct
 from magos.api.reasons import Reason
 from magos.api.selectors import compile_selector
 from magos.reconcilers.effects import RepositorySecretReport
+from magos.reconcilers.workspace.inputs import Unresolved
 from magos.reconcilers.workspace.observation import Observation
+from magos.reconcilers.workspace.policies import SelectedPolicies, select_policies
 from magos.reconcilers.workspace.specification import effective_selector
 
-__all__ = ["Refused", "judge_inputs", "judge_secret", "scheme_of"]
+__all__ = ["Refused", "judge_secret", "judge_specs", "judge_start", "scheme_of", "selected_policies"]
 
 _URL = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 _SCP = re.compile(r"(?:[^@/:\s]+@)?[^@/:\s]+:")
@@ -38,9 +40,36 @@ def scheme_of(repo_url: str) -> str:
     return "ssh" if _SCP.match(repo_url) and not repo_url.startswith("/") else "file"
 
 
-def judge_inputs(seen: Observation) -> Refused | None:
-    """Judge what stands in specs: URL scheme, policy selector, variables, policies."""
-    return _scheme(seen) or _selector(seen) or _variables(seen) or _policies(seen)
+def judge_specs(seen: Observation) -> Refused | None:
+    """Judge what the caches tell as well: URL scheme, policy selector, variables."""
+    return _scheme(seen) or _selector(seen) or _variables(seen)
+
+
+def judge_start(seen: Observation) -> Refused | None:
+    """Judge everything that stands in objects, in the order of the checks; for complete observations."""
+    secret = judge_secret(seen.secrets) if seen.secrets is not None else None
+    return _scheme(seen) or secret or _selector(seen) or _variables(seen)
+
+
+def selected_policies(seen: Observation) -> SelectedPolicies | Refused | None:
+    """Return the policies of a plan, None without a selector, or why there is no evaluating them."""
+    effective = effective_selector(seen.subject, seen.project)
+    if effective.selector is None:
+        return None
+    if seen.policies_failure is not None or seen.policies is None:
+        failure = seen.policies_failure
+        text = f"{failure.reason}: {failure.message.rstrip('.')}" if failure is not None else "they were not read"
+        return Refused(
+            reason=Reason.POLICY_EVALUATION_FAILED,
+            message=f"ValidatingPolicies cannot be listed: {text}. Nothing is planned without them: check the component"
+            " kyverno-crd and the rights of the workspace controller.",
+        )
+    try:
+        return select_policies(compile_selector(effective.selector), seen.policies)
+    except ValueError as error:
+        return Refused(
+            reason=Reason.POLICY_EVALUATION_FAILED, message=f"{effective.origin} cannot be evaluated: {error}."
+        )
 
 
 def judge_secret(report: RepositorySecretReport) -> Refused | None:
@@ -83,23 +112,6 @@ def _selector(seen: Observation) -> Refused | None:
 
 
 def _variables(seen: Observation) -> Refused | None:
-    inherited = seen.project.spec.variable_set_ref if seen.project is not None else ()
-    named = [reference.name for reference in (*inherited, *seen.subject.spec.variable_set_ref)]
-    if not named:
+    if not isinstance(seen.inputs, Unresolved):
         return None
-    return Refused(
-        reason=Reason.UNRESOLVED_VARIABLES,
-        message=f"VariableSet {', '.join(dict.fromkeys(named))}: this version of Magos does not resolve VariableSets"
-        " yet, and does not plan without them. Remove variableSetRef from the Workspace and its Project.",
-    )
-
-
-def _policies(seen: Observation) -> Refused | None:
-    effective = effective_selector(seen.subject, seen.project)
-    if effective.selector is None:
-        return None
-    return Refused(
-        reason=Reason.POLICY_EVALUATION_FAILED,
-        message=f"{effective.origin} selects policies: this version of Magos does not evaluate policies yet, and does"
-        " not plan without them. Remove the selector, or set validation: {} on the Workspace.",
-    )
+    return Refused(reason=Reason.UNRESOLVED_VARIABLES, message=seen.inputs.message)

@@ -12,6 +12,7 @@ from magos.api.kube import EnvVar, EnvVarSource, KeySelector
 from magos.api.names import JobType
 from magos.api.workspace import Workspace
 from magos.reconcilers.effects import RepositorySecretReport
+from magos.reconcilers.workspace.policies import SelectedPolicies, policy_environment
 from magos.reconcilers.workspace.stages import Stage, plan_file
 
 __all__ = ["FIXED_NAMES", "FIXED_PREFIXES", "JobPlan", "stage_environment"]
@@ -38,7 +39,11 @@ FIXED_NAMES = frozenset(
 
 
 class JobPlan(Struct, frozen=True, kw_only=True):
-    """What one Job of a run is to do; ``revision`` is empty if the runner has to resolve the target revision itself."""
+    """What one Job of a run is to do; ``revision`` is empty if the runner has to resolve the target revision itself.
+
+    ``variables`` are the entries of stage ``terraform``, ready for a manifest. ``policies`` are those of a plan, None
+    without an effective selector.
+    """
 
     job_type: JobType
     run_id: str
@@ -48,6 +53,8 @@ class JobPlan(Struct, frozen=True, kw_only=True):
     grace_seconds: int = 300
     secret: RepositorySecretReport = RepositorySecretReport()
     passed_on: tuple[tuple[str, str], ...] = ()
+    variables: tuple[EnvVar, ...] = ()
+    policies: SelectedPolicies | None = None
 
 
 def stage_environment(workspace: Workspace, plan: JobPlan, stage: Stage) -> tuple[EnvVar, ...]:
@@ -55,9 +62,13 @@ def stage_environment(workspace: Workspace, plan: JobPlan, stage: Stage) -> tupl
     pairs = [*_identity(workspace, plan), *_tool(plan)]
     if stage is Stage.TERRAFORM and plan.log_level:
         pairs.append(("TF_LOG", plan.log_level))
+    if stage is Stage.JOB:
+        pairs += policy_environment(plan.policies)
     variables = [EnvVar(name=name, value=value.replace("$", "$$")) for name, value in pairs]
     if stage is Stage.FETCH:
         variables += _git(plan.secret)
+    if stage is Stage.TERRAFORM:
+        variables += plan.variables
     return tuple(variables)
 
 

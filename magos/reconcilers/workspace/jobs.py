@@ -20,14 +20,18 @@ from magos.api.kube import (
     PodTemplateSpec,
     SeccompProfile,
     SecurityContext,
+    Volume,
+    VolumeMount,
     VolumeResources,
 )
 from magos.api.kube.containers import Capabilities
-from magos.api.meta import Kind, ObjectMeta, OwnerReference
+from magos.api.meta import Kind, ObjectMeta
 from magos.api.names import JobType, job_name, volume_claim_name
-from magos.api.workspace import WORKSPACES, PhaseOptions, Workspace
+from magos.api.workspace import PhaseOptions, Workspace
 from magos.ids import RunID
 from magos.reconcilers.workspace.environment import JobPlan, stage_environment
+from magos.reconcilers.workspace.ownership import owned_by
+from magos.reconcilers.workspace.policies import policies_config_map, policies_mount, policies_volume
 from magos.reconcilers.workspace.record import JobRecord, encode_record
 from magos.reconcilers.workspace.settings import PodConfig, WorkspaceSettings
 from magos.reconcilers.workspace.stages import Stage, fixed_mounts, fixed_volumes, stages_of
@@ -72,7 +76,7 @@ def claim_manifest(workspace: Workspace, settings: WorkspaceSettings) -> Persist
             name=volume_claim_name(workspace.metadata.name),
             namespace=workspace.metadata.namespace,
             labels={labels.WORKSPACE: labels.workspace_label(workspace.metadata.name)},
-            owner_references=(_owner(workspace),),
+            owner_references=(owned_by(workspace),),
         ),
         spec=PersistentVolumeClaimSpec(
             access_modes=("ReadWriteOnce",),
@@ -97,7 +101,7 @@ def job_manifest(workspace: Workspace, plan: JobPlan, record: JobRecord, setting
             namespace=meta.namespace,
             labels=own_labels,
             annotations={annotations.RECORD: encode_record(record)},
-            owner_references=(_owner(workspace),),
+            owner_references=(owned_by(workspace),),
         ),
         spec=JobSpec(
             backoff_limit=0,
@@ -115,17 +119,6 @@ def job_manifest(workspace: Workspace, plan: JobPlan, record: JobRecord, setting
     )
 
 
-def _owner(workspace: Workspace) -> OwnerReference:
-    return OwnerReference(
-        api_version=WORKSPACES.api_version,
-        kind=WORKSPACES.name,
-        name=workspace.metadata.name,
-        uid=workspace.metadata.uid,
-        controller=True,
-        block_owner_deletion=True,
-    )
-
-
 def _pod_annotations(common: Mapping[str, str], phase: PhaseOptions) -> dict[str, str]:
     return {**common, **phase.annotations, **_DO_NOT_EVICT}
 
@@ -137,7 +130,11 @@ def _pod(workspace: Workspace, plan: JobPlan, settings: WorkspaceSettings) -> Po
     return PodSpec(
         init_containers=tuple(containers[:-1]),
         containers=(containers[-1],),
-        volumes=(*fixed_volumes(phase, volume_claim_name(workspace.metadata.name)), *config.volumes),
+        volumes=(
+            *fixed_volumes(phase, volume_claim_name(workspace.metadata.name)),
+            *_policies_volume(workspace, plan),
+            *config.volumes,
+        ),
         restart_policy="Never",
         service_account_name=workspace.spec.service_account_name,
         automount_service_account_token=False,  # the stage terraform mounts it itself, nobody else has it
@@ -162,12 +159,23 @@ def _container(workspace: Workspace, plan: JobPlan, stage: Stage, settings: Work
         command=("magos-job", str(stage)),
         env=(*extra, *stage_environment(workspace, plan, stage)),
         env_from=env_from,
-        volume_mounts=(*fixed_mounts(plan.job_type, stage), *config.volume_mounts),
+        volume_mounts=(*fixed_mounts(plan.job_type, stage), *_policies_mount(plan, stage), *config.volume_mounts),
         resources=config.resources,
         security_context=_CONTAINER_SECURITY,
         termination_message_path="/dev/termination-log",
         termination_message_policy="File",
     )
+
+
+def _policies_volume(workspace: Workspace, plan: JobPlan) -> tuple[Volume, ...]:
+    stored = policies_config_map(workspace, plan.policies) if plan.policies is not None else None
+    return () if stored is None else (policies_volume(stored.metadata.name),)
+
+
+def _policies_mount(plan: JobPlan, stage: Stage) -> tuple[VolumeMount, ...]:
+    """Policies are for the stage that judges; nothing that a configuration starts sees them."""
+    wanted = stage is Stage.JOB and plan.policies is not None and plan.policies.files
+    return (policies_mount(),) if wanted else ()
 
 
 def _additions(config: PodConfig, stage: Stage) -> tuple[tuple[EnvVar, ...], tuple[EnvFromSource, ...]]:

@@ -16,11 +16,12 @@ from magos.api.timestamps import format_time, parse_time
 from magos.api.workspace import WORKSPACES, WorkspaceStatus
 from magos.durations import format_duration, parse_duration
 from magos.reconcilers.workspace.annotated import read_annotations
-from magos.reconcilers.workspace.observation import Observation, live_probes
+from magos.reconcilers.workspace.observation import Observation
+from magos.reconcilers.workspace.probes import live_probes, start_probes
 from magos.reconcilers.workspace.schedule import Schedule, advance
 from magos.runtime.decision import Decision, Effect, Event, EventType, Outcome, Probe, StatusPatch
 
-__all__ = ["Move", "ask_live", "conclude", "keep", "normal", "schedule_of", "to", "warning"]
+__all__ = ["Move", "ask_all", "ask_live", "conclude", "keep", "normal", "schedule_of", "to", "warning"]
 
 
 class Move(Struct, frozen=True, kw_only=True):
@@ -48,6 +49,11 @@ def ask_live(seen: Observation) -> Move:
     """Ask for a live observation; the next pass decides."""
     meta = seen.subject.metadata
     return Move(probes=live_probes(meta.namespace, meta.name), outcome=Outcome.WAITING)
+
+
+def ask_all(seen: Observation) -> Move:
+    """Ask for everything that a start is decided on; the next pass decides."""
+    return Move(probes=start_probes(seen.subject, seen.project), outcome=Outcome.WAITING)
 
 
 def normal(seen: Observation, reason: str, action: str, note: str) -> Event:

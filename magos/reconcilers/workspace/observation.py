@@ -8,20 +8,27 @@ from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from magos.api.kube import JOBS, PERSISTENT_VOLUME_CLAIMS, PODS, Job, PersistentVolumeClaim, Pod
-from magos.api.labels import JOB_TYPE, RUN_ID, WORKSPACE, workspace_label
+from magos.api.kube import JOBS, PERSISTENT_VOLUME_CLAIMS, PODS, ConfigMap, Job, PersistentVolumeClaim, Pod
+from magos.api.labels import JOB_TYPE, RUN_ID, workspace_label
 from magos.api.meta import controller_of
 from magos.api.names import JobType, volume_claim_name
 from magos.api.phases import Phase
 from magos.api.project import PROJECTS, Project
+from magos.api.validatingpolicy import ValidatingPolicy
+from magos.api.variableset import VARIABLESETS, VariableSet
 from magos.api.workspace import WORKSPACES, CurrentRun, Workspace
 from magos.ids import parse_run_id
-from magos.reconcilers.effects import JobEvents, JobWarning, RepositorySecretReport, RepositorySecrets
+from magos.reconcilers.effects import JobWarning, RepositorySecretReport
+from magos.reconcilers.workspace import probes
+from magos.reconcilers.workspace.inputs import Layer
 from magos.reconcilers.workspace.settings import WorkspaceSettings
-from magos.runtime.decision import Fact, LiveGet, LiveList, Probe, ProbeFailure, Refusal, Request, View
+from magos.reconcilers.workspace.variables import Composition, compose, layers_of
+from magos.reconcilers.workspace.variables import Outcome as Inputs
+from magos.runtime.decision import Fact, Probe, ProbeFailure, Refusal, Request, View
 
-__all__ = ["BY_WORKSPACE", "Observation", "events_probe", "live_probes", "observe", "start_probes", "workspace_index"]
+__all__ = ["BY_WORKSPACE", "Observation", "observe", "workspace_index"]
 
 BY_WORKSPACE = "workspace"
 """Index of Jobs and pods that the app must provide: ``workspace_index(namespace, label value)``."""
@@ -36,8 +43,9 @@ class Observation(Struct, frozen=True, kw_only=True):
     """One Workspace, what belongs to it, and the circumstances of this pass.
 
     ``jobs`` and ``pods`` are all that carry the Workspace's label, whoever owns them. ``entropy`` are four random bytes
-    for a run ID, drawn by the app whether or not they are needed. ``secrets`` and ``warnings`` are None where the pass
-    before did not ask.
+    for a run ID, drawn by the app whether or not they are needed. ``secrets``, ``warnings`` and ``policies`` are None
+    where the pass before did not ask. ``complete`` says that everything a start is decided on has been read live:
+    the Workspace with its Jobs and pods, and all that it and its Project name.
     """
 
     now: datetime
@@ -48,9 +56,16 @@ class Observation(Struct, frozen=True, kw_only=True):
     pods: tuple[Pod, ...] = ()
     claim: PersistentVolumeClaim | None = None
     project: Project | None = None
+    project_sets: tuple[Layer, ...] = ()
+    own_sets: tuple[Layer, ...] = ()
+    inputs: Inputs = Composition()
     live: bool = False
+    complete: bool = False
     stale: bool = False
     secrets: RepositorySecretReport | None = None
+    policies: tuple[ValidatingPolicy, ...] | None = None
+    policies_failure: ProbeFailure | None = None
+    stored_policies: tuple[ConfigMap, ...] = ()
     warnings: tuple[JobWarning, ...] | None = None
     refusal: Refusal | None = None
     failure: ProbeFailure | None = None
@@ -109,36 +124,10 @@ class Observation(Struct, frozen=True, kw_only=True):
         return self.subject.status.phase
 
 
-def live_probes(namespace: str, name: str) -> tuple[Probe, ...]:
-    """Return the reads that make an observation live."""
-    selector = f"{WORKSPACE}={workspace_label(name)}"
-    return (
-        LiveGet(WORKSPACES, namespace, name),
-        LiveList(JOBS, namespace, selector),
-        LiveList(PODS, namespace, selector),
-    )
-
-
-def start_probes(workspace: Workspace) -> tuple[Probe, ...]:
-    """Return the reads that a start is decided on: the live ones, the Project, the claim and the repository Secret."""
-    meta, spec = workspace.metadata, workspace.spec
-    return (
-        *live_probes(meta.namespace, meta.name),
-        LiveGet(PROJECTS, meta.namespace, spec.project_ref.name),
-        LiveGet(PERSISTENT_VOLUME_CLAIMS, meta.namespace, volume_claim_name(meta.name)),
-        RepositorySecrets(meta.namespace, spec.source.repo_url),
-    )
-
-
-def events_probe(job: Job, pods: tuple[Pod, ...]) -> JobEvents:
-    """Return the question for the Warning Events of a Job and its pod."""
-    return JobEvents(job.metadata.namespace, job.metadata.uid, pods[0].metadata.uid if pods else "")
-
-
 def observe(request: Request, view: View, now: datetime, settings: WorkspaceSettings, entropy: bytes) -> Observation:
     """Collect what the Workspace named by ``request`` is judged by."""
     namespace, name = request.namespace, request.name
-    facts = [view.fact(probe) for probe in live_probes(namespace, name)]
+    facts = [view.fact(probe) for probe in probes.live_probes(namespace, name)]
     live = all(fact is not None and fact.failure is None for fact in facts)
     values: list[Any] = [fact.value for fact in facts if fact is not None]
     key = workspace_index(namespace, workspace_label(name))
@@ -157,38 +146,67 @@ def observe(request: Request, view: View, now: datetime, settings: WorkspaceSett
         refusal=view.refusal,
         failure=_first_failure(facts),
     )
-    return _with_surroundings(observation, view, workspace) if workspace is not None else observation
+    if workspace is None:
+        return observation
+    surrounded = _with_surroundings(observation, view, workspace)
+    return _with_facts(surrounded, view, workspace) if live else surrounded
 
 
 def _with_surroundings(seen: Observation, view: View, workspace: Workspace) -> Observation:
-    meta, project_name = workspace.metadata, workspace.spec.project_ref.name
-    project = view.fact(LiveGet(PROJECTS, meta.namespace, project_name))
-    claim_name = volume_claim_name(meta.name)
-    claim = view.fact(LiveGet(PERSISTENT_VOLUME_CLAIMS, meta.namespace, claim_name))
-    secrets = view.fact(RepositorySecrets(meta.namespace, workspace.spec.source.repo_url))
+    """Add what the caches know, or what was read live in their place."""
+    namespace = workspace.metadata.namespace
+    project: Project | None = _live_or(
+        view, probes.project_probe(workspace), view.get(PROJECTS, namespace, workspace.spec.project_ref.name)
+    )
+    claim: PersistentVolumeClaim | None = _live_or(
+        view,
+        probes.claim_probe(workspace),
+        view.get(PERSISTENT_VOLUME_CLAIMS, namespace, volume_claim_name(workspace.metadata.name)),
+    )
+    if not probes.set_names(workspace, project):
+        return replace(seen, project=project, claim=claim)
+
+    def find(name: str) -> VariableSet | None:
+        cached = view.get(VARIABLESETS, namespace, name)
+        found: VariableSet | None = _live_or(view, probes.set_probe(workspace, name), cached)
+        return found
+
+    inherited, own = layers_of(workspace, project, find)
+    return replace(
+        seen, project=project, claim=claim, project_sets=inherited, own_sets=own, inputs=compose(inherited, own)
+    )
+
+
+def _with_facts(seen: Observation, view: View, workspace: Workspace) -> Observation:
+    """Add what only a live read can tell, and whether all that a start needs has been read."""
+    asked = {probe: view.fact(probe) for probe in probes.start_probes(workspace, seen.project)}
+    secrets = asked[probes.secrets_probe(workspace)]
+    wanted = probes.policies_probe(workspace, seen.project)
+    policies = asked[wanted] if wanted is not None else None
+    stored = asked[probes.stored_policies_probe(workspace)] if wanted is not None else None
     run = workspace.status.current_run or CurrentRun()
     job = seen.job_named(run.apply_job) or seen.job_named(run.plan_job)
     warnings = None
     if job is not None:
         pods = seen.pods_of_run(JobType.APPLY if job.metadata.name == run.apply_job else JobType.PLAN)
-        warnings = view.fact(events_probe(job, pods))
-    return Observation(
-        now=seen.now,
-        settings=seen.settings,
-        entropy=seen.entropy,
-        workspace=workspace,
-        jobs=seen.jobs,
-        pods=seen.pods,
-        claim=_value(claim) if claim else view.get(PERSISTENT_VOLUME_CLAIMS, meta.namespace, claim_name),
-        project=_value(project) if project else view.get(PROJECTS, meta.namespace, project_name),
-        live=seen.live,
-        stale=seen.stale,
+        warnings = view.fact(probes.events_probe(job, pods))
+    return replace(
+        seen,
+        complete=all(fact is not None for fact in asked.values()),
         secrets=_value(secrets),
+        policies=_value(policies),
+        policies_failure=policies.failure if policies is not None else None,
+        stored_policies=_value(stored) or (),
         # Events only explain; a controller that may not read them says less and works on.
         warnings=(_value(warnings) or ()) if warnings else None,
-        refusal=seen.refusal,
-        failure=seen.failure or _first_failure([project, claim, secrets]),
+        # Policies that cannot be listed have a reason of their own.
+        failure=seen.failure or _first_failure([fact for probe, fact in asked.items() if probe != wanted]),
     )
+
+
+def _live_or(view: View, probe: Probe, cached: Any) -> Any:
+    fact = view.fact(probe)
+    return cached if fact is None else fact.value
 
 
 def _first_failure(facts: list[Fact | None]) -> ProbeFailure | None:

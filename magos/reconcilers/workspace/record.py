@@ -28,6 +28,7 @@ class JobRecord(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults
     request: str = ""
     principal: str = ""
     plan_digest: str = ""
+    variables_fingerprint: str = ""
 
 
 _decoder = msgspec.json.Decoder(JobRecord)

@@ -6,17 +6,18 @@ the message says what is wrong, and the next event or a minute brings the next t
 
 from datetime import timedelta
 
-from magos.api.kube import JOBS, PERSISTENT_VOLUME_CLAIMS
+from magos.api.kube import CONFIG_MAPS, JOBS, PERSISTENT_VOLUME_CLAIMS
 from magos.api.names import JobType
 from magos.api.phases import RUNNING, TERMINAL, WITH_PLAN, Phase
 from magos.api.reasons import Reason
 from magos.reconcilers.workspace.admission import Refused
+from magos.reconcilers.workspace.blockers import foreign_claim
 from magos.reconcilers.workspace.ends import conclude_apply, conclude_plan
 from magos.reconcilers.workspace.evidence import result_of_pods
 from magos.reconcilers.workspace.finish import finish
 from magos.reconcilers.workspace.move import Move, keep, to, warning
 from magos.reconcilers.workspace.observation import Observation
-from magos.reconcilers.workspace.start import foreign_claim, refuse
+from magos.reconcilers.workspace.start import refuse
 from magos.runtime.decision import Create, Outcome, PatchAnnotations, Refusal
 
 __all__ = ["explain"]
@@ -82,10 +83,15 @@ def _refused(seen: Observation) -> Refused:
     effect = seen.refusal.effect
     if isinstance(effect, Create) and effect.kind == PERSISTENT_VOLUME_CLAIMS:
         return _claim_refused(seen, seen.refusal)
-    if isinstance(effect, Create) and effect.kind == JOBS and not _lacks_rights(seen.refusal):
+    if isinstance(effect, Create) and effect.kind in (JOBS, CONFIG_MAPS) and not _lacks_rights(seen.refusal):
         taken = seen.refusal.reason == "AlreadyExists"
-        hint = "Delete the object of that name." if taken else "Check quota and admission policies."
-        text = f"Job {effect.manifest.metadata.name} was rejected: {seen.refusal.message.rstrip('.')}. {hint}"
+        hint = (
+            "An object of that name belongs to somebody else: delete it."
+            if taken
+            else "Check quota and admission policies."
+        )
+        what = f"{effect.kind.name} {effect.manifest.metadata.name}"
+        text = f"{what} was rejected: {seen.refusal.message.rstrip('.')}. {hint}"
         return Refused(reason=Reason.JOB_REJECTED, message=text)
     return _error(seen.refusal)
 

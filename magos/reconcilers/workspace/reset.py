@@ -18,10 +18,11 @@ from magos.api.workspace import WORKSPACES, CurrentRun
 from magos.ids import RunID, mint_run_id
 from magos.reconcilers.revisions import pending_revision, source_of
 from magos.reconcilers.workspace.annotated import principal_of, read_annotations
-from magos.reconcilers.workspace.move import Move, normal, to
+from magos.reconcilers.workspace.move import Move, ask_all, normal, to
 from magos.reconcilers.workspace.observation import Observation
 from magos.reconcilers.workspace.specification import specification_hash
-from magos.reconcilers.workspace.triggers import REASONS, Cause, amendment_cause, find_cause, higher
+from magos.reconcilers.workspace.triggers import REASONS, Cause, amendment_cause, find_cause, higher, unconfirmed
+from magos.reconcilers.workspace.variables import Composition
 from magos.runtime.decision import Delete, Effect, PatchAnnotations
 
 __all__ = ["amend", "begin", "delete_job", "earlier_jobs", "finish_reset", "remove_annotations", "reset"]
@@ -34,7 +35,7 @@ def begin(seen: Observation) -> Move:
     cause = find_cause(seen)
     if cause is None:  # the situation was judged by the very same function
         return Move()
-    return reset(seen, cause)
+    return ask_all(seen) if unconfirmed(seen, cause.trigger) else reset(seen, cause)
 
 
 def reset(seen: Observation, cause: Cause) -> Move:
@@ -93,6 +94,8 @@ def finish_reset(seen: Observation) -> Move:
 def amend(seen: Observation) -> Move:
     """Bring the waiting run up to date; permission that was given for something else goes first."""
     trigger = amendment_cause(seen) or Trigger.UNKNOWN
+    if unconfirmed(seen, trigger):
+        return ask_all(seen)
     if trigger in (Trigger.CONFIGURATION, Trigger.REVISION) and execution_allowed(seen.subject.metadata.annotations):
         return Move(effects=remove_annotations(seen, EXECUTION_ALLOWED))
     status = seen.subject.status
@@ -134,13 +137,19 @@ def remove_annotations(seen: Observation, *keys: str) -> tuple[Effect, ...]:
 
 
 def _fresh_run(seen: Observation, run_id: RunID) -> CurrentRun:
+    """Inputs that are incomplete, or those of a missing Project, leave the fingerprint as it was: so it is a change
+    once they are known, and no change if they come back as they were."""
     workspace = seen.subject
+    known = seen.project is not None or not seen.has_run
+    inputs = seen.inputs if isinstance(seen.inputs, Composition) and known else None
     meta = workspace.metadata
     request = read_annotations(meta.annotations).request
     return CurrentRun(
         revision=pending_revision(workspace),
         source_key=source_of(workspace),
         spec_hash=specification_hash(workspace, seen.project),
+        variables_fingerprint=inputs.fingerprint if inputs is not None else seen.run.variables_fingerprint,
+        variables=inputs.used if inputs is not None else seen.run.variables,
         plan_job=job_name(meta.namespace, meta.name, run_id, JobType.PLAN),
         request=request,
         principal=principal_of(meta.annotations, request),

@@ -18,8 +18,9 @@ from magos.api.workspace import CurrentRun
 from magos.durations import format_duration
 from magos.reconcilers.workspace.finish import finish
 from magos.reconcilers.workspace.move import Move, ask_live, keep, normal, to
-from magos.reconcilers.workspace.observation import Observation, events_probe, live_probes
+from magos.reconcilers.workspace.observation import Observation
 from magos.reconcilers.workspace.podproblems import StartProblem, start_problem
+from magos.reconcilers.workspace.probes import events_probe, live_probes
 from magos.reconcilers.workspace.record import JobRecord, decode_record
 from magos.reconcilers.workspace.reset import delete_job
 from magos.runtime.decision import Outcome
@@ -137,6 +138,9 @@ def _pinned(seen: Observation, record: JobRecord | None) -> tuple[CurrentRun, Tr
         spec_hash=record.spec_hash,
         request=record.request,
         principal=record.principal,
+        variables_fingerprint=record.variables_fingerprint,
+        # Which variables those were is known only if status tells of the same ones.
+        variables=run.variables if record.variables_fingerprint == run.variables_fingerprint else (),
     )
     return pinned, Trigger(record.trigger) if record.trigger in set(Trigger) else trigger
 

@@ -3,33 +3,30 @@
 1. Permission, Jobs and pods are judged on live reads; the Job is created only if the Workspace is still at the version
    that was judged.
 2. A start that waits says for what. A refused start is no run: permission is taken, phase Failed, no plan Job named.
-3. Nothing is skipped because it cannot be judged: what this version cannot evaluate is refused.
+3. Nothing is skipped because it cannot be judged: variables that are not resolved and policies that cannot be listed
+   keep the plan from starting.
 """
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from magos.api.annotations import EXECUTION_ALLOWED
-from magos.api.kube import JOBS, PERSISTENT_VOLUME_CLAIMS, Job, JobManifest
-from magos.api.labels import ARCHIVE_FINALIZER, RUN_ID
-from magos.api.meta import controller_of
-from magos.api.names import JobType, job_name, volume_claim_name
-from magos.api.phases import Phase
+from magos.api.names import JobType, job_name
+from magos.api.phases import WITH_PLAN, Phase
 from magos.api.reasons import Reason
 from magos.api.triggers import Trigger
-from magos.api.workspace import WORKSPACES
 from magos.ids import RunID
-from magos.reconcilers.effects import RepositorySecretReport
-from magos.reconcilers.workspace.admission import Refused, judge_inputs, judge_secret
-from magos.reconcilers.workspace.annotated import read_annotations
-from magos.reconcilers.workspace.environment import JobPlan
-from magos.reconcilers.workspace.jobs import IDENTITY, claim_manifest, job_manifest
-from magos.reconcilers.workspace.move import Move, keep, to, warning
-from magos.reconcilers.workspace.observation import Observation, start_probes
-from magos.reconcilers.workspace.record import JobRecord
+from magos.reconcilers.workspace.admission import Refused, judge_specs, judge_start, selected_policies
+from magos.reconcilers.workspace.blockers import Blocker, find_blocker, judge_claim
+from magos.reconcilers.workspace.finish import finish
+from magos.reconcilers.workspace.inputs import Awaiting
+from magos.reconcilers.workspace.launch import create_apply, create_plan, store_policies
+from magos.reconcilers.workspace.move import Move, ask_all, ask_live, keep, to, warning
+from magos.reconcilers.workspace.observation import Observation
+from magos.reconcilers.workspace.policies import SelectedPolicies
 from magos.reconcilers.workspace.reset import remove_annotations, reset
 from magos.reconcilers.workspace.triggers import REASONS, Cause, find_cause, higher
-from magos.runtime.decision import Create, Effect, Event, Outcome, Unchanged
+from magos.reconcilers.workspace.variables import Composition
+from magos.runtime.decision import Effect, Event, Outcome
 
 __all__ = ["JUDGED_AGAIN", "await_permission", "refuse", "rejudge", "start_apply", "start_plan"]
 
@@ -44,12 +41,6 @@ JUDGED_AGAIN = frozenset(
     }
 )
 """Refusals that every pass may judge again, because nothing has to be created to find out."""
-
-
-class Blocker(Struct, frozen=True, kw_only=True):
-    """What an earlier run has left that a new pod must not meet."""
-
-    message: str
 
 
 def await_permission(seen: Observation) -> Move:
@@ -67,44 +58,72 @@ def await_permission(seen: Observation) -> Move:
             " or from the Rollout of the same name if there is one: see its message."
         )
     phase = seen.phase or Phase.PENDING
-    return Move(status=to(seen, phase, Reason.AWAITING_ROLLOUT, message), outcome=Outcome.WAITING)
+    # Every run waits for a moment; it is worth a warning where somebody is missing or has taken permission back.
+    odd = seen.project is None or phase in WITH_PLAN
+    told = seen.subject.status.reason == Reason.AWAITING_ROLLOUT
+    return Move(
+        status=to(seen, phase, Reason.AWAITING_ROLLOUT, message),
+        events=(warning(seen, Reason.AWAITING_ROLLOUT, "Start", message),) if odd and not told else (),
+        outcome=Outcome.WAITING,
+    )
 
 
 def start_plan(seen: Observation) -> Move:
     """Check everything and create the plan Job."""
     blocker = find_blocker(seen)
-    if blocker is not None:
+    if blocker is not None and seen.live:
         return _wait(seen, blocker)
-    if not seen.live or seen.secrets is None:
-        return Move(probes=start_probes(seen.subject), outcome=Outcome.WAITING)
-    refused = judge_inputs(seen) or judge_secret(seen.secrets)
+    if not seen.complete:
+        return ask_live(seen) if blocker is not None else ask_all(seen)
+    judged = _judge(seen)
+    if isinstance(judged, Refused):
+        return refuse(seen, judged)
+    return _wait(seen, judged) if isinstance(judged, Blocker) else judged
+
+
+def _judge(seen: Observation) -> Move | Refused | Blocker:
+    """Judge a complete observation by the checks from the third on."""
+    refused = judge_start(seen)
     if refused is not None:
-        return refuse(seen, refused)
-    claim = _claim(seen)
-    if isinstance(claim, Refused):
-        return refuse(seen, claim)
-    if isinstance(claim, Blocker):
-        return _wait(seen, claim)
-    plan = _job_plan(seen, JobType.PLAN, seen.secrets)
-    return Move(effects=(*claim, _create(seen, _manifest(seen, plan))), events=_secret_events(seen, seen.secrets))
+        return refused
+    if isinstance(seen.inputs, Awaiting):
+        return Blocker(reason=Reason.AWAITING_VARIABLES, message=seen.inputs.message)
+    policies = selected_policies(seen)
+    if isinstance(policies, Refused):
+        return policies
+    claim = judge_claim(seen)
+    return claim if isinstance(claim, Refused | Blocker) else _launch(seen, claim, policies)
+
+
+def _launch(seen: Observation, claim: tuple[Effect, ...], policies: SelectedPolicies | None) -> Move:
+    """The inputs go to status in the write before the Job that gets them."""
+    inputs = seen.inputs if isinstance(seen.inputs, Composition) else Composition()
+    run = replace(seen.run, variables_fingerprint=inputs.fingerprint, variables=inputs.used)
+    return Move(
+        status=replace(seen.subject.status, current_run=run) if run != seen.run else None,
+        effects=(*claim, *store_policies(seen, policies), create_plan(seen, run, inputs, policies)),
+        events=(*_secret_events(seen), *_policy_events(seen, policies)),
+    )
 
 
 def start_apply(seen: Observation) -> Move:
     """Create the apply Job of the plan that is stored."""
+    if not (seen.run.plan_digest and seen.run.revision):
+        message = (
+            f"Status of run {seen.run_id} names no plan digest or no commit, so nothing can be applied; the next run"
+            " plans again. Find out who wrote the status."
+        )
+        return finish(seen, Phase.FAILED, Reason.PLAN_MISMATCH, message)
     blocker = find_blocker(seen)
-    if blocker is not None:
-        return replace(keep(seen), outcome=Outcome.WAITING)
-    if not seen.live or seen.secrets is None:
-        return Move(probes=start_probes(seen.subject), outcome=Outcome.WAITING)
-    refused = judge_inputs(seen)  # the Project may have got variables or policies since the plan
-    if refused is not None:
-        return refuse(seen, refused)
+    if blocker is not None and seen.live:
+        return _hold(seen, f"Run {seen.run_id} is planned; its apply waits: {blocker.message}")
+    if not seen.complete:
+        return ask_live(seen) if blocker is not None else ask_all(seen)
     if not seen.run.apply_job:
         meta = seen.subject.metadata
         name = job_name(meta.namespace, meta.name, RunID(seen.run_id), JobType.APPLY)
         return Move(status=replace(seen.subject.status, current_run=replace(seen.run, apply_job=name)))
-    plan = _job_plan(seen, JobType.APPLY, seen.secrets)
-    return Move(effects=(_create(seen, _manifest(seen, plan)),))
+    return Move(effects=(create_apply(seen),))
 
 
 def refuse(seen: Observation, refused: Refused) -> Move:
@@ -127,14 +146,16 @@ def refuse(seen: Observation, refused: Refused) -> Move:
 
 def rejudge(seen: Observation) -> Move:
     """Judge a refused start again; once the checks pass, the run begins anew with its former trigger."""
-    refused = judge_inputs(seen)
+    refused = judge_specs(seen)
     if refused is None:
-        if not seen.live or seen.secrets is None:
-            return Move(probes=start_probes(seen.subject), outcome=Outcome.WAITING)
-        claim = _claim(seen)
-        refused = judge_secret(seen.secrets) or (claim if isinstance(claim, Refused) else None)
+        if not seen.complete:
+            return ask_all(seen)
+        refused = judge_start(seen) or next(
+            (each for each in (selected_policies(seen), judge_claim(seen)) if isinstance(each, Refused)), None
+        )
     if refused is None:
-        return restart(seen)
+        # Sets that are not validated yet may still turn out to be unresolved: the next look tells.
+        return keep(seen) if isinstance(seen.inputs, Awaiting) else restart(seen)
     if (refused.reason, refused.message) == (seen.subject.status.reason, seen.subject.status.message):
         return keep(seen)
     return Move(
@@ -153,102 +174,39 @@ def restart(seen: Observation) -> Move:
     return reset(seen, Cause(trigger=trigger, reason=REASONS[trigger]))
 
 
-def find_blocker(seen: Observation) -> Blocker | None:
-    """Return what still runs or lingers under this Workspace's name, whoever owns it (invariant I1)."""
-    for job in seen.jobs:
-        if not job.ended:
-            return Blocker(message=f"Job {job.metadata.name} has not ended.")
-    for pod in seen.pods:
-        if not pod.ended:
-            since = pod.metadata.deletion_timestamp
-            where = f" on node {pod.spec.node_name}" if pod.spec.node_name else ""
-            going = f", terminating since {since}" if since else ""
-            return Blocker(
-                message=f"Pod {pod.metadata.name} has not ended{where}{going}: wait for it, or remove it"
-                " if its node is dead."
-            )
-    lingering = next((job for job in seen.own_jobs if _lingers(job, seen.run_id)), None)
-    if lingering is not None:
-        return Blocker(message=f"Job {lingering.metadata.name} of an earlier run is being deleted.")
-    return None
-
-
-def _lingers(job: Job, run_id: str) -> bool:
-    return job.metadata.labels.get(RUN_ID) != run_id and ARCHIVE_FINALIZER not in job.metadata.finalizers
-
-
 def _wait(seen: Observation, blocker: Blocker) -> Move:
-    status = to(seen, Phase.PENDING, Reason.PREVIOUS_RUNNER_TERMINATING, f"Run {seen.run_id} waits: {blocker.message}")
-    return Move(status=status, outcome=Outcome.WAITING)
-
-
-def _claim(seen: Observation) -> tuple[Effect, ...] | Refused | Blocker:
-    """The claim to create, nothing if it is there, or why the start cannot go on."""
-    workspace, claim = seen.subject, seen.claim
-    if claim is None:
-        manifest = claim_manifest(workspace, seen.settings)
-        return (Create(kind=PERSISTENT_VOLUME_CLAIMS, manifest=manifest),)
-    owner = controller_of(claim.metadata)
-    if owner is None or owner.uid != workspace.metadata.uid:
-        return Refused(reason=Reason.VOLUME_CONFLICT, message=foreign_claim(seen))
-    if claim.metadata.deletion_timestamp is not None:
-        return Blocker(message=f"PersistentVolumeClaim {claim.metadata.name} is being deleted.")
-    return ()
-
-
-def foreign_claim(seen: Observation) -> str:
-    """Return the message for a claim that is not ours."""
-    meta = seen.subject.metadata
-    return (
-        f"PersistentVolumeClaim {meta.namespace}/{volume_claim_name(meta.name)} exists but does not belong to this"
-        " Workspace: rename or delete it, nothing of it is used."
+    """Say what a start waits for, and tell it once as an Event."""
+    message = f"Run {seen.run_id} waits: {blocker.message}"
+    told = seen.subject.status.reason == blocker.reason
+    return Move(
+        status=to(seen, Phase.PENDING, blocker.reason, message),
+        events=() if told else (warning(seen, blocker.reason, "Start", message),),
+        outcome=Outcome.WAITING,
     )
 
 
-def _job_plan(seen: Observation, job_type: JobType, secret: RepositorySecretReport) -> JobPlan:
-    run = seen.run
-    return JobPlan(
-        job_type=job_type,
-        run_id=seen.run_id,
-        revision=run.revision,
-        plan_digest=run.plan_digest if job_type is JobType.APPLY else "",
-        log_level=read_annotations(seen.subject.metadata.annotations).log_level,
-        grace_seconds=seen.settings.pod.termination_grace_period_seconds,
-        secret=secret,
-        passed_on=seen.settings.runner_environment,
+def _hold(seen: Observation, message: str) -> Move:
+    """Keep a plan that cannot be applied yet, and say why; nothing is written while that stays the same."""
+    status = seen.subject.status
+    return Move(status=to(seen, Phase(str(seen.phase)), Reason(status.reason), message), outcome=Outcome.WAITING)
+
+
+def _policy_events(seen: Observation, policies: SelectedPolicies | None) -> tuple[Event, ...]:
+    if policies is None or policies.files:
+        return ()
+    selector = str(policies.selector) or "{}"
+    note = (
+        f"The policy selector {selector!r} selects no ValidatingPolicy: the plan of run {seen.run_id} is not checked."
     )
+    return (warning(seen, "NoPoliciesMatched", "Start", note),)
 
 
-def _manifest(seen: Observation, plan: JobPlan) -> JobManifest:
-    workspace, run = seen.subject, seen.run
-    record = JobRecord(
-        run_id=plan.run_id,
-        job_type=plan.job_type,
-        trigger=str(workspace.status.current_run_trigger or Trigger.UNKNOWN),
-        project=workspace.spec.project_ref.name,
-        target_revision=workspace.spec.source.target_revision,
-        source_key=run.source_key,
-        spec_hash=run.spec_hash,
-        revision=run.revision,
-        request=run.request,
-        principal=run.principal,
-        plan_digest=plan.plan_digest,
-    )
-    return job_manifest(workspace, plan, record, seen.settings)
-
-
-def _create(seen: Observation, manifest: JobManifest) -> Effect:
-    return Create(kind=JOBS, manifest=manifest, identity=IDENTITY, unchanged=_unchanged(seen))
-
-
-def _unchanged(seen: Observation) -> Unchanged:
-    meta = seen.subject.metadata
-    return Unchanged(kind=WORKSPACES, namespace=meta.namespace, name=meta.name, resource_version=meta.resource_version)
-
-
-def _secret_events(seen: Observation, secret: RepositorySecretReport) -> tuple[Event, ...]:
+def _secret_events(seen: Observation) -> tuple[Event, ...]:
     """What is odd about the namespace's repository Secrets without keeping the run from starting."""
-    events = []
+    events: list[Event] = []
+    secret = seen.secrets
+    if secret is None:
+        return ()
     if len(secret.names) > 1:
         note = (
             f"Secrets {', '.join(secret.names)} all name {seen.subject.spec.source.repo_url!r}: the oldest,"

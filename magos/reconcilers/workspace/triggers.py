@@ -15,8 +15,9 @@ from magos.reconcilers.workspace.annotated import read_annotations
 from magos.reconcilers.workspace.move import schedule_of
 from magos.reconcilers.workspace.observation import Observation
 from magos.reconcilers.workspace.specification import same_specification
+from magos.reconcilers.workspace.variables import variables_changed
 
-__all__ = ["REASONS", "Cause", "amendment_cause", "find_cause", "higher", "refused_start"]
+__all__ = ["REASONS", "Cause", "amendment_cause", "find_cause", "higher", "refused_start", "unconfirmed"]
 
 REASONS = {
     Trigger.CONFIGURATION: Reason.CONFIGURATION_CHANGED,
@@ -49,12 +50,25 @@ def refused_start(seen: Observation) -> bool:
     return seen.phase is Phase.FAILED and not seen.run.plan_job
 
 
+def unconfirmed(seen: Observation, trigger: Trigger) -> bool:
+    """True if the cause stands in other objects than the Workspace and they were only seen in the caches.
+
+    A cache may show a Project or a VariableSet older than the one the run was started with; that is no change.
+    """
+    if seen.complete or not seen.has_run:
+        return False
+    if trigger is Trigger.CONFIGURATION:
+        return seen.project is not None and same_specification(seen.run.spec_hash, seen.subject, None)
+    return trigger is Trigger.VARIABLES
+
+
 def find_cause(seen: Observation) -> Cause | None:
     """Return why a run begins now, in any phase that is neither Pending nor running; None if nothing calls for one."""
     rows = (
         (Trigger.CONFIGURATION, not seen.has_run or _configuration_changed(seen)),
         (Trigger.REVISION, _new_revision(seen)),
         (Trigger.MANUAL, _requested(seen)),
+        (Trigger.VARIABLES, _new_variables(seen)),
     )
     first = next((trigger for trigger, holds in rows if holds), None)
     if first is not None:
@@ -81,6 +95,8 @@ def amendment_cause(seen: Observation) -> Trigger | None:
         return Trigger.REVISION
     if _requested(seen):
         return Trigger.MANUAL
+    if _variables_changed(seen):
+        return Trigger.VARIABLES
     return Trigger.UNKNOWN if revision != seen.run.revision else None
 
 
@@ -99,6 +115,19 @@ def _new_revision(seen: Observation) -> bool:
             return workspace.spec.discard_stale_plan
         return not execution_allowed(workspace.metadata.annotations)
     return True
+
+
+def _new_variables(seen: Observation) -> bool:
+    """Changed inputs, where they call for a new run: a plan that a person approved, or may still approve, is kept."""
+    if not _variables_changed(seen):
+        return False
+    if seen.phase in WITH_PLAN:
+        return seen.subject.spec.discard_stale_plan if seen.gated else seen.run.approval is None
+    return True
+
+
+def _variables_changed(seen: Observation) -> bool:
+    return variables_changed(seen.inputs, seen.run.variables_fingerprint, project_known=seen.project is not None)
 
 
 def _requested(seen: Observation) -> bool:

@@ -133,6 +133,7 @@ class Model:
         self.warnings: tuple[JobWarning, ...] = ()
         self.refusals: list[tuple[type[Any], str, int, str, str]] = []
         self.failing_probes: dict[type[Probe], ProbeFailure] = {}
+        self.failing_kinds: dict[str, ProbeFailure] = {}
         self.crash_after: int | None = None
         self.history: list[tuple[str | None, str]] = []
 
@@ -263,7 +264,8 @@ class Model:
         raise AssertionError(f"no fixpoint after {most} passes: {self.history}")
 
     def answer(self, probe: Probe) -> Fact:
-        failure = self.failing_probes.get(type(probe))
+        kind = probe.kind.resource if isinstance(probe, LiveGet | LiveList) else ""
+        failure = self.failing_probes.get(type(probe)) or self.failing_kinds.get(kind)
         if failure is not None:
             return Fact(failure=failure, at=self.now)
         match probe:
@@ -271,8 +273,10 @@ class Model:
                 return Fact(value=self.get(probe.kind, probe.name), at=self.now)
             case LiveList():
                 key, _, wanted = probe.selector.partition("=")
-                found = (each for each in self.all(probe.kind) if each.metadata.labels.get(key) == wanted)
-                return Fact(value=tuple(found), at=self.now)
+                assert not key or wanted, "the model understands key=value alone"
+                found = [each for each in self.all(probe.kind) if probe.namespace in ("", each.metadata.namespace)]
+                chosen = (each for each in found if not key or each.metadata.labels.get(key) == wanted)
+                return Fact(value=tuple(chosen), at=self.now)
             case RepositorySecrets():
                 return Fact(value=self.secrets, at=self.now)
             case JobEvents():

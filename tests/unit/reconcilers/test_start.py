@@ -23,10 +23,9 @@ from magos.api.labels import WORKSPACE
 from magos.api.meta import ObjectMeta, OwnerReference
 from magos.api.names import JobType
 from magos.api.phases import Phase
-from magos.api.project import PROJECTS, Project, ProjectSpec
+from magos.api.project import PROJECTS, Project
 from magos.api.reasons import Reason
 from magos.api.selectors import LabelSelector, LabelSelectorRequirement
-from magos.api.status import NameReference
 from magos.api.workspace import WORKSPACES, Source, Validation
 from magos.reconcilers.effects import JobWarning, RepositorySecretReport, RepositorySecrets
 from magos.reconcilers.workspace.admission import scheme_of
@@ -158,40 +157,12 @@ def test_a_secret_with_a_username_alone_is_refused_and_healed_by_its_correction(
     assert status.current_run_id != former
 
 
-def test_policies_are_refused_not_skipped() -> None:
-    model = granted(validation=Validation(policy_selector=LabelSelector()))
-    model.settle()
-    assert_refused(model, Reason.POLICY_EVALUATION_FAILED)
-    model.edit(validation=None)
-    model.settle()
-    assert model.workspace.status.phase is Phase.PENDING
-
-
 def test_a_selector_that_cannot_be_parsed_is_refused() -> None:
     wrong = LabelSelector(match_expressions=(LabelSelectorRequirement(key="a", operator="In"),))
     model = granted(validation=Validation(policy_selector=wrong))
     model.settle()
     assert_refused(model, Reason.INVALID_POLICY_SELECTOR)
     assert "In requires at least one value" in model.workspace.status.message
-
-
-def test_variable_sets_are_refused_not_left_out() -> None:
-    model = granted(variable_set_ref=(NameReference(name="common"),))
-    model.settle()
-    assert_refused(model, Reason.UNRESOLVED_VARIABLES)
-    assert "common" in model.workspace.status.message
-
-
-def test_variable_sets_of_the_project_are_refused_too_also_between_plan_and_apply() -> None:
-    model = Cluster()
-    model.to_planned()
-    project = model.get(PROJECTS, "platform")
-    spec = ProjectSpec(variable_set_ref=(NameReference(name="common"),))
-    model.put(PROJECTS, replace(project, spec=spec))
-    model.annotate(execution_allowed="true")
-    model.settle()
-    assert outcome(model) == (Phase.FAILED, Reason.UNRESOLVED_VARIABLES)
-    assert len(model.created_jobs) == 1
 
 
 def test_a_foreign_claim_is_a_conflict_and_its_removal_heals() -> None:

@@ -1,0 +1,71 @@
+"""What a new pod must not meet (spec §6.2.6): runners of earlier runs, their Jobs, a volume claim that is not ours."""
+
+from msgspec import Struct
+
+from magos.api.kube import PERSISTENT_VOLUME_CLAIMS, Job
+from magos.api.labels import ARCHIVE_FINALIZER, RUN_ID
+from magos.api.meta import controller_of
+from magos.api.names import volume_claim_name
+from magos.api.reasons import Reason
+from magos.reconcilers.workspace.admission import Refused
+from magos.reconcilers.workspace.jobs import claim_manifest
+from magos.reconcilers.workspace.observation import Observation
+from magos.runtime.decision import Create, Effect
+
+__all__ = ["Blocker", "find_blocker", "foreign_claim", "judge_claim"]
+
+
+class Blocker(Struct, frozen=True, kw_only=True):
+    """What a start waits for: it will be gone by itself or by a person's hand."""
+
+    reason: Reason = Reason.PREVIOUS_RUNNER_TERMINATING
+    message: str
+
+
+def find_blocker(seen: Observation) -> Blocker | None:
+    """Return what still runs or lingers under this Workspace's name, whoever owns it (invariant I1)."""
+    for job in seen.jobs:
+        if not job.ended:
+            created = job.metadata.creation_timestamp
+            since = f" since {created}" if created else ""
+            return Blocker(message=f"Job {job.metadata.name} has not ended{since}: wait for it, or delete it.")
+    for pod in seen.pods:
+        if not pod.ended:
+            deleted = pod.metadata.deletion_timestamp
+            where = f" on node {pod.spec.node_name}" if pod.spec.node_name else ""
+            going = f", terminating since {deleted}" if deleted else ""
+            return Blocker(
+                message=f"Pod {pod.metadata.name} has not ended{where}{going}: wait for it, or remove it"
+                " if its node is dead."
+            )
+    lingering = next((job for job in seen.own_jobs if _lingers(job, seen.run_id)), None)
+    if lingering is not None:
+        return Blocker(message=f"Job {lingering.metadata.name} of an earlier run is being deleted.")
+    return None
+
+
+def judge_claim(seen: Observation) -> tuple[Effect, ...] | Refused | Blocker:
+    """Return the creation of the claim, nothing if it is there, or why the start cannot go on."""
+    workspace, claim = seen.subject, seen.claim
+    if claim is None:
+        manifest = claim_manifest(workspace, seen.settings)
+        return (Create(kind=PERSISTENT_VOLUME_CLAIMS, manifest=manifest),)
+    owner = controller_of(claim.metadata)
+    if owner is None or owner.uid != workspace.metadata.uid:
+        return Refused(reason=Reason.VOLUME_CONFLICT, message=foreign_claim(seen))
+    if claim.metadata.deletion_timestamp is not None:
+        return Blocker(message=f"PersistentVolumeClaim {claim.metadata.name} is being deleted.")
+    return ()
+
+
+def foreign_claim(seen: Observation) -> str:
+    """Return the message for a claim that is not ours."""
+    meta = seen.subject.metadata
+    return (
+        f"PersistentVolumeClaim {meta.namespace}/{volume_claim_name(meta.name)} exists but does not belong to this"
+        " Workspace: rename or delete it, nothing of it is used."
+    )
+
+
+def _lingers(job: Job, run_id: str) -> bool:
+    return job.metadata.labels.get(RUN_ID) != run_id and ARCHIVE_FINALIZER not in job.metadata.finalizers
