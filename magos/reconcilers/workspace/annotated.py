@@ -14,10 +14,14 @@ from magos.api import annotations
 from magos.durations import format_duration, parse_duration
 from magos.reconcilers.workspace.schedule import DEFAULT_INTERVAL
 
-__all__ = ["Annotated", "approved_by", "principal_of", "read_annotations"]
+__all__ = ["DIRECT_EDIT", "Annotated", "approved_by", "principal_of", "read_annotations"]
+
+DIRECT_EDIT = "direct edit"
+"""Stands for whoever annotated the Workspace without the API, which alone tells who it was for (spec §9.4)."""
 
 _POLL_DEFAULT = timedelta(seconds=30)
 _SHOWN = 80
+_LONGEST_PRINCIPAL = 253
 
 
 class Annotated(Struct, frozen=True, kw_only=True):
@@ -51,13 +55,18 @@ def read_annotations(values: Mapping[str, str]) -> Annotated:
 
 
 def principal_of(values: Mapping[str, str], request: str) -> str:
-    """Return who asked by ``request``: ``mp/requested-by`` counts only for exactly this request."""
-    return _principal(values.get(annotations.REQUESTED_BY, ""), "request", request)
+    """Return who asked by ``request``: ``mp/requested-by`` counts only for exactly this request.
+
+    A request without it was written by hand; without a request a run is automatic and nobody asked for it.
+    """
+    if not request:
+        return ""
+    return _principal(values.get(annotations.REQUESTED_BY, ""), "request", request) or DIRECT_EDIT
 
 
 def approved_by(values: Mapping[str, str], run_id: str) -> str:
     """Return who approved ``run_id``: ``mp/approved-by`` counts only for exactly this run."""
-    return _principal(values.get(annotations.APPROVED_BY, ""), "runID", run_id)
+    return _principal(values.get(annotations.APPROVED_BY, ""), "runID", run_id) or DIRECT_EDIT
 
 
 def _principal(text: str, key: str, wanted: str) -> str:
@@ -65,7 +74,7 @@ def _principal(text: str, key: str, wanted: str) -> str:
         said = msgspec.json.decode(text, type=dict[str, str]) if text and wanted else {}
     except (msgspec.DecodeError, UnicodeError):
         return ""
-    return said.get("principal", "") if said.get(key) == wanted else ""
+    return said.get("principal", "")[:_LONGEST_PRINCIPAL] if said.get(key) == wanted else ""
 
 
 def _duration(

@@ -26,14 +26,13 @@ def find_blocker(seen: Observation) -> Blocker | None:
     """Return what still runs or lingers under this Workspace's name, whoever owns it (invariant I1)."""
     for job in seen.jobs:
         if not job.ended:
-            created = job.metadata.creation_timestamp
-            since = f" since {created}" if created else ""
-            return Blocker(message=f"Job {job.metadata.name} has not ended{since}: wait for it, or delete it.")
+            created = f" since {job.metadata.creation_timestamp}" if job.metadata.creation_timestamp else ""
+            return Blocker(message=f"Job {job.metadata.name} has not ended{created}: wait for it, or delete it.")
     for pod in seen.pods:
         if not pod.ended:
-            deleted = pod.metadata.deletion_timestamp
+            since = pod.metadata.deletion_timestamp
             where = f" on node {pod.spec.node_name}" if pod.spec.node_name else ""
-            going = f", terminating since {deleted}" if deleted else ""
+            going = f", terminating since {since}" if since else ""
             return Blocker(
                 message=f"Pod {pod.metadata.name} has not ended{where}{going}: wait for it, or remove it"
                 " if its node is dead."

@@ -14,7 +14,7 @@ from magos.api.names import JobType
 from magos.api.phases import Phase
 from magos.api.reasons import Reason
 from magos.api.workspace import WORKSPACES
-from magos.reconcilers.workspace.move import Move, ask_live, to
+from magos.reconcilers.workspace.move import Move, ask_live, to, warning
 from magos.reconcilers.workspace.observation import Observation
 from magos.reconcilers.workspace.reset import delete_job
 from magos.runtime.decision import Effect, Outcome, RemoveFinalizer
@@ -82,5 +82,12 @@ def _announce(seen: Observation) -> Move:
 
 
 def _say(seen: Observation, message: str, *effects: Effect) -> Move:
+    """Say in status what the deletion waits for, and tell each such cause once as an Event."""
     status = to(seen, Phase.DELETING, Reason.DELETING, message, awaiting_approval=None)
-    return Move(status=status, effects=effects, outcome=Outcome.WAITING)
+    told = seen.phase is Phase.DELETING and seen.subject.status.message == status.message
+    return Move(
+        status=status,
+        effects=effects,
+        events=() if told else (warning(seen, Reason.DELETING, "Delete", message),),
+        outcome=Outcome.WAITING,
+    )
