@@ -21,6 +21,8 @@ from magos.reconcilers.workspace.reset import remove_annotations
 __all__ = ["findings", "plan_succeeded", "rejected"]
 
 _MOST_VIOLATIONS = 50
+_LONGEST_LIST = 900
+"""Characters of a message that violations may take; the rest says what to do about them."""
 _BLOCKING = frozenset({Action.DENY, Action.WARN})
 
 
@@ -78,11 +80,13 @@ def rejected(seen: Observation, result: Result) -> Move:
     total = max(result.violations_total, len(result.violations))
     named = "; ".join(f"{violation.policy}: {violation.message}" for violation in result.violations)
     count = f"{total} violation{'' if total == 1 else 's'}"
+    told = named or result.message
+    told = told if len(told) <= _LONGEST_LIST else told[: _LONGEST_LIST - 1] + "…"
     return finish(
         seen,
         Phase.VALIDATION_FAILED,
         Reason.POLICY_VIOLATION,
-        f"{count}: {named or result.message}",
+        f"{count}: {told.rstrip('.')}. Change the code or the policy; the next run plans again.",
         **findings(result),
     )
 
