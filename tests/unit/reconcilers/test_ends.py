@@ -195,7 +195,7 @@ def test_blocking_violations_fail_the_validation_whatever_the_exit_code(action: 
     violation = Violation(policy="no-public", message="bucket is public", action=action)
     model.run_job_end(JobType.PLAN, plan_result(model, violations=(violation,), violations_total=3))
     assert outcome(model) == (Phase.VALIDATION_FAILED, Reason.POLICY_VIOLATION)
-    assert model.workspace.status.message == "3 violations: no-public: bucket is public"
+    assert model.workspace.status.message.startswith("3 violations: no-public: bucket is public. ")
     assert len(model.workspace.status.policy_violations) == 1
     assert model.job(JobType.APPLY) is None
 
