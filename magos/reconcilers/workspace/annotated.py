@@ -6,6 +6,7 @@ key, value and replacement; nothing is ever ignored in silence.
 
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import lru_cache
 
 import msgspec
 from msgspec import Struct
@@ -25,9 +26,13 @@ _LONGEST_PRINCIPAL = 253
 
 
 class Annotated(Struct, frozen=True, kw_only=True):
-    """The settings in force; ``request`` is the reconcile request, empty if there is none."""
+    """The settings in force; ``request`` is the reconcile request, empty if there is none.
+
+    ``printed`` is the interval as status shows it.
+    """
 
     interval: timedelta
+    printed: str
     log_level: str
     request: str
     problems: tuple[str, ...]
@@ -35,21 +40,36 @@ class Annotated(Struct, frozen=True, kw_only=True):
 
 def read_annotations(values: Mapping[str, str]) -> Annotated:
     """Return what the annotations of a Workspace say."""
+    return _read(
+        values.get(annotations.RECONCILE_INTERVAL),
+        values.get(annotations.GIT_POLL_INTERVAL),
+        values.get(annotations.TF_LOG_LEVEL, ""),
+        values.get(annotations.RECONCILE_REQUEST, ""),
+    )
+
+
+@lru_cache(maxsize=1024)
+def _read(interval_text: str | None, poll_text: str | None, level: str, request: str) -> Annotated:
+    """Every pass asks several times, and most Workspaces say the same: nothing."""
     problems: list[str] = []
     interval = _duration(
-        values, annotations.RECONCILE_INTERVAL, DEFAULT_INTERVAL, annotations.MINIMUM_RECONCILE_INTERVAL, problems
+        annotations.RECONCILE_INTERVAL,
+        interval_text,
+        DEFAULT_INTERVAL,
+        annotations.MINIMUM_RECONCILE_INTERVAL,
+        problems,
     )
     # The poll interval is RefWatcher's; here it is only checked, because the condition belongs to this controller.
-    _duration(values, annotations.GIT_POLL_INTERVAL, _POLL_DEFAULT, annotations.MINIMUM_POLL_INTERVAL, problems)
-    level = values.get(annotations.TF_LOG_LEVEL, "")
+    _duration(annotations.GIT_POLL_INTERVAL, poll_text, _POLL_DEFAULT, annotations.MINIMUM_POLL_INTERVAL, problems)
     if level and level not in set(annotations.TerraformLogLevel):
         allowed = ", ".join(annotations.TerraformLogLevel)
         problems.append(f"{annotations.TF_LOG_LEVEL}: {_show(level)} is none of {allowed}; TF_LOG is not set")
         level = ""
     return Annotated(
         interval=interval,
+        printed=format_duration(interval),
         log_level=level,
-        request=values.get(annotations.RECONCILE_REQUEST, ""),
+        request=request,
         problems=tuple(problems),
     )
 
@@ -77,10 +97,7 @@ def _principal(text: str, key: str, wanted: str) -> str:
     return said.get("principal", "")[:_LONGEST_PRINCIPAL] if said.get(key) == wanted else ""
 
 
-def _duration(
-    values: Mapping[str, str], key: str, default: timedelta, floor: timedelta, problems: list[str]
-) -> timedelta:
-    text = values.get(key)
+def _duration(key: str, text: str | None, default: timedelta, floor: timedelta, problems: list[str]) -> timedelta:
     if text is None:
         return default
     try:

@@ -14,7 +14,7 @@ from magos.api.phases import Phase
 from magos.api.reasons import Reason
 from magos.api.timestamps import format_time, parse_time
 from magos.api.workspace import WORKSPACES, WorkspaceStatus
-from magos.durations import format_duration, parse_duration
+from magos.durations import parse_duration
 from magos.reconcilers.workspace.annotated import read_annotations
 from magos.reconcilers.workspace.observation import Observation
 from magos.reconcilers.workspace.probes import live_probes, start_probes
@@ -69,13 +69,15 @@ def warning(seen: Observation, reason: str, action: str, note: str) -> Event:
 def schedule_of(seen: Observation) -> Schedule:
     """Return the schedule of the Workspace at the time of the pass; an unreadable stored time counts as none."""
     status = seen.subject.status
-    interval = read_annotations(seen.subject.metadata.annotations).interval
+    asked = read_annotations(seen.subject.metadata.annotations)
+    former = status.observed_reconcile_interval
     try:
         stored = parse_time(status.next_reconcile_time) if status.next_reconcile_time else None
-        former = parse_duration(status.observed_reconcile_interval) if status.observed_reconcile_interval else None
+        if former in ("", asked.printed):  # nearly always: then there is nothing to convert
+            return advance(seen.now, asked.interval, stored, None)
+        return advance(seen.now, asked.interval, stored, parse_duration(former))
     except ValueError:
-        stored = former = None
-    return advance(seen.now, interval, stored, former)
+        return advance(seen.now, asked.interval, None, None)
 
 
 def conclude(seen: Observation, move: Move) -> Decision:
@@ -126,12 +128,12 @@ def _summarise(
         gated=status.awaiting_approval is not None,
     )
     ticking = phase is not Phase.DELETING
-    interval = read_annotations(seen.subject.metadata.annotations).interval
+    interval = read_annotations(seen.subject.metadata.annotations).printed
     summary = replace(
         status,
         observed_generation=seen.subject.metadata.generation,
         next_reconcile_time=format_time(next_tick) if ticking else status.next_reconcile_time,
-        observed_reconcile_interval=format_duration(interval) if ticking else status.observed_reconcile_interval,
+        observed_reconcile_interval=interval if ticking else status.observed_reconcile_interval,
         conditions=standing_conditions(
             standing,
             status.conditions,

@@ -23,6 +23,7 @@ from magos.ids import parse_run_id
 from magos.reconcilers.effects import JobWarning, RepositorySecretReport
 from magos.reconcilers.workspace import probes
 from magos.reconcilers.workspace.inputs import Layer
+from magos.reconcilers.workspace.memo import Memo
 from magos.reconcilers.workspace.settings import WorkspaceSettings
 from magos.reconcilers.workspace.variables import Composition, compose, layers_of
 from magos.reconcilers.workspace.variables import Outcome as Inputs
@@ -124,6 +125,9 @@ class Observation(Struct, frozen=True, kw_only=True):
         return self.subject.status.phase
 
 
+_inputs: Memo[Inputs] = Memo()
+
+
 def observe(request: Request, view: View, now: datetime, settings: WorkspaceSettings, entropy: bytes) -> Observation:
     """Collect what the Workspace named by ``request`` is judged by."""
     namespace, name = request.namespace, request.name
@@ -172,9 +176,10 @@ def _with_surroundings(seen: Observation, view: View, workspace: Workspace) -> O
         return found
 
     inherited, own = layers_of(workspace, project, find)
-    return replace(
-        seen, project=project, claim=claim, project_sets=inherited, own_sets=own, inputs=compose(inherited, own)
-    )
+    sets = tuple(layer.found for layer in (*inherited, *own))
+    specs = (workspace.spec, project.spec if project is not None else None)
+    inputs = _inputs.of((*specs, *sets), lambda: compose(inherited, own))
+    return replace(seen, project=project, claim=claim, project_sets=inherited, own_sets=own, inputs=inputs)
 
 
 def _with_facts(seen: Observation, view: View, workspace: Workspace) -> Observation:

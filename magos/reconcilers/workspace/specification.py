@@ -9,8 +9,9 @@ from msgspec import Struct
 from magos.api.canonical import canonical_json
 from magos.api.project import Project
 from magos.api.selectors import LabelSelector
-from magos.api.workspace import Workspace
+from magos.api.workspace import Workspace, WorkspaceSpec
 from magos.ids import digest_of
+from magos.reconcilers.workspace.memo import Memo
 
 __all__ = ["EffectiveSelector", "effective_selector", "same_specification", "specification_hash"]
 
@@ -40,10 +41,17 @@ def effective_selector(workspace: Workspace, project: Project | None) -> Effecti
 def specification_hash(workspace: Workspace, project: Project | None) -> str:
     """Return the hash over everything whose change calls for a new run."""
     selector = effective_selector(workspace, project).selector
-    own = digest_of(canonical_json(workspace.spec))
+    own = _digest_of_spec(workspace.spec)
     if selector is None:
         return own
     return f"{own}/{digest_of(canonical_json(selector)).removeprefix('sha256:')[:_SELECTOR_DIGITS]}"
+
+
+_digests: Memo[str] = Memo()
+
+
+def _digest_of_spec(spec: WorkspaceSpec) -> str:
+    return _digests.of((spec,), lambda: digest_of(canonical_json(spec)))
 
 
 def same_specification(stored: str, workspace: Workspace, project: Project | None) -> bool:
