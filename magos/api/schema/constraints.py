@@ -43,7 +43,16 @@ def _is_value(expression: str) -> str:
 
 STRUCTS: Mapping[type, tuple[Rule, ...]] = {
     Workspace: (Rule("self.metadata.name.size() <= 248", "metadata.name must be at most 248 characters"),),
-    Source: (required("repoURL", "source.repoURL"), required("targetRevision", "source.targetRevision")),
+    Source: (
+        required("repoURL", "source.repoURL"),
+        required("targetRevision", "source.targetRevision"),
+        # Not at the field itself: a refusal repeats a text field's value, and the audit log keeps refusals.
+        Rule(
+            f"!has(self.repoURL) || !self.repoURL.matches(r'{patterns.PASSWORD_IN_URL}')",
+            "put credentials in a Secret labelled magosproject.io/secret-type=repository, not in source.repoURL",
+            field_path=".repoURL",
+        ),
+    ),
     Terraform: (required("version", "terraform.version"),),
     Rollout: (
         Rule(
@@ -124,10 +133,6 @@ FIELDS: Mapping[tuple[type, str], FieldRules] = {
             patterns.GIT_REMOTE_HELPER, "Git remote helpers (helper::address) are not supported in source.repoURL"
         ),
         matches(patterns.REPO_URL, "source.repoURL must be an http(s), ssh, git+ssh or scp-like URL"),
-        must_not_match(
-            patterns.PASSWORD_IN_URL,
-            "put credentials in a Secret labelled magosproject.io/secret-type=repository, not in source.repoURL",
-        ),
     ),
     (Source, "target_revision"): text(
         1024,
