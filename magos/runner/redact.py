@@ -24,6 +24,8 @@ LONGEST_HELD: Final = 64 * 1024
 _BASE64_WIDTHS: Final = (64, 76)
 """Where PEM (RFC 7468) and MIME (RFC 2045, also base64(1)) break lines."""
 _SHORTEST_INNER: Final = 8
+_GO_ESCAPES: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
+"""What Go's JSON, and so ``jsonencode``, escapes besides; the tools' own notation doubles what starts a template."""
 
 
 def secret_forms(values: Iterable[str]) -> tuple[bytes, ...]:
@@ -58,8 +60,10 @@ def _encodings(value: str) -> Iterator[bytes]:
             yield escaped.encode()
             yield _lower_escapes(escaped).encode()
     text = os.fsdecode(stripped)
-    for form in (json.dumps(text), json.dumps(text, ensure_ascii=False)):
-        yield os.fsencode(form[1:-1])
+    for form in (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]):
+        yield os.fsencode(form)
+        yield os.fsencode(form.translate(_GO_ESCAPES))
+        yield os.fsencode(form.replace("${", "$${").replace("%{", "%%{"))
 
 
 def _inner_groups(encode: Callable[[bytes], bytes], plain: bytes) -> Iterator[bytes]:

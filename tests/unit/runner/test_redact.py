@@ -134,3 +134,16 @@ def marked(forms: tuple[bytes, ...], text: bytes) -> bytes:
                 covered[start : start + len(form)] = b"\1" * len(form)
     runs = itertools.groupby(range(len(text)), key=lambda position: covered[position])
     return b"".join(b"***" if hidden else bytes(text[at] for at in run) for hidden, run in runs)
+
+
+@pytest.mark.parametrize(
+    ("secret", "shown"),
+    [
+        ("pass<word>&more", '"pass\\u003cword\\u003e\\u0026more"'),
+        ("a${var.b}%{if}", '"a$${var.b}%%{if}"'),
+        ('quo"ted\\back', '"quo\\"ted\\\\back"'),
+    ],
+    ids=["jsonencode", "template", "quoted"],
+)
+def test_a_secret_as_the_tools_write_it_is_masked(secret: str, shown: str) -> None:
+    assert redact(f"x = {shown}", secret_forms([secret])) == 'x = "***"'
