@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
-from tests.bench import run, runner, simulation, startup, walk
+from tests.bench import canary, run, runner, simulation, startup, walk
 
 __all__ = ["NAMES", "measure"]
 
@@ -13,6 +13,7 @@ _GROUPS: tuple[tuple[tuple[str, ...], Callable[[], Figures]], ...] = (
     (("startup.job_ratio", "startup.controller_ratio", "startup.cli_ratio"), startup.measure),
     (("run.api_writes", "run.api_requests", "idle.writes_per_minute"), run.measure),
     (("demo.warm_seconds",), walk.measure),
+    (("canary.inputs", "canary.leaks"), canary.measure),
     (("runner.fetch_time_ratio", "runner.fetch_peak_mib"), runner.measure_fetch),
     (("runner.plan_overhead_seconds", "runner.apply_overhead_seconds"), runner.measure_overhead),
     (simulation.NAMES, simulation.measure),
