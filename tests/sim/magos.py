@@ -21,6 +21,7 @@ from magos.api.result import Outcome, PlannedChanges, Result
 from magos.api.workspace import WORKSPACES, Workspace
 from magos.apps.controllers import Build
 from magos.apps.project_composition import project_controller
+from magos.apps.variableset_composition import variableset_controller
 from magos.apps.workspace_composition import workspace_controller
 from magos.ids import digest_of
 from magos.reconcilers.workspace.settings import WorkspaceSettings
@@ -28,13 +29,26 @@ from magos.runtime.client import ApiError
 from magos.runtime.manager import ControllerApp, Manager
 from magos.runtime.settings import Settings
 from tests.sim.apiserver import Served, SimApiServer
-from tests.sim.apiserver.resources import Json
+from tests.sim.apiserver.resources import CUSTOM, Json, ResourceType
 from tests.sim.virtualtime import VirtualClock, run_virtual
 
 NAMESPACE = "default"
 SHA = "a" * 40
 NEXT_SHA = "b" * 40
 CONTROLLERS = ("workspace", "project")
+WITH_VARIABLES = (*CONTROLLERS, "variableset")
+POLICIES = (
+    ResourceType(
+        group="policies.kyverno.io",
+        version="v1",
+        plural="validatingpolicies",
+        kind="ValidatingPolicy",
+        namespaced=False,
+        custom=True,
+    ),
+)
+"""The foreign kind, as the component kyverno-crd brings it along."""
+
 _WRITING = frozenset({"create", "update", "patch", "delete"})
 _TICK = 0.05
 DEADLINE = 3600.0
@@ -161,10 +175,12 @@ def good(job: Job, job_type: JobType) -> Result:
 class World:
     """The cluster and a user in it."""
 
-    def __init__(self, seed: int = 1) -> None:
+    def __init__(self, seed: int = 1, *, policies: bool = False) -> None:
         self.rng = random.Random(seed)
         self.clock = VirtualClock()
-        self.server = SimApiServer(self.clock, random.Random(seed + 1))
+        self.server = SimApiServer(
+            self.clock, random.Random(seed + 1), resources=(*CUSTOM, *(POLICIES if policies else ()))
+        )
         self.user = self.server.client("user")
         self.settings = WorkspaceSettings(job_image="magos-job:sim")
         self.node = Node(self, good)
@@ -174,6 +190,7 @@ class World:
         builds: dict[str, Build] = {
             "workspace": lambda assembly: workspace_controller(assembly, self.settings, self.rng.randbytes),
             "project": project_controller,
+            "variableset": variableset_controller,
         }
         settings = Settings(
             namespace="kube-system", identity=name, workers=2, leader_elect=True, grace=1.0, health=None
@@ -217,6 +234,10 @@ class World:
         found = self.workspace(name)
         return found.status.observed_revision if found is not None else ""
 
+    def trigger(self, name: str) -> str:
+        found = self.workspace(name)
+        return str(found.status.current_run_trigger or "") if found is not None else ""
+
     def jobs(self) -> list[Json]:
         return self.server.store.items(self.server.resource("jobs.batch"), NAMESPACE)
 
@@ -231,7 +252,7 @@ class World:
         return [
             each
             for each in self.server.served
-            if each.user in CONTROLLERS
+            if each.user in WITH_VARIABLES
             and each.verb in _WRITING
             and "/events" not in each.path
             and "/leases" not in each.path
@@ -248,11 +269,11 @@ def workspace(name: str, **spec: object) -> Json:
     return {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": {**fields, **spec}}
 
 
-def in_world(scene: Callable[[World], Awaitable[None]], *, seed: int = 1) -> None:
+def in_world(scene: Callable[[World], Awaitable[None]], *, seed: int = 1, policies: bool = False) -> None:
     """Play a scene in a fresh world in virtual time."""
 
     async def main() -> None:
-        await scene(World(seed))
+        await scene(World(seed, policies=policies))
 
     run_virtual(main, seed=seed)
 
