@@ -19,7 +19,8 @@ _ROOT = Path(__file__).parents[2]
 _COPIED = ("magos", "tests", "crds", "deploy", "samples", "pyproject.toml", "README.md")
 _GUARDS = ("tests/sim/test_guards.py",)
 _RUNTIME = ("tests/sim/test_effects.py", "tests/sim/test_controller.py")
-_UNIT = ("tests/unit/reconcilers",)
+_ENDS = ("tests/unit/reconcilers/test_ends.py",)
+_ROLLOUT = ("tests/unit/reconcilers/test_rollout.py", "tests/unit/reconcilers/test_rollout_laws.py")
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ MUTATIONS = (
         "magos/reconcilers/workspace",
         "return bool(result.revision) and (bool(result.plan_digest) or not result.has_changes)",
         "return bool(result.revision)",
-        _UNIT,
+        _ENDS,
     ),
     Mutation(
         "revision: a plan of another commit is applied",
@@ -100,13 +101,13 @@ MUTATIONS = (
         "magos/reconcilers/workspace",
         "if result.run_id != run_id or result.phase is not job_type:",
         "if result.phase is not job_type:",
-        _UNIT,
+        _ENDS,
     ),
     Mutation(
         "specification: a plan of another spec is applied",
         "magos/reconcilers/workspace",
-        "    if not same_specification(seen.run.spec_hash, seen.subject, seen.project):\n        return reset(",
-        "    if seen.run is None:\n        return reset(",
+        "(Trigger.CONFIGURATION, not seen.has_run or _configuration_changed(seen)),",
+        "(Trigger.CONFIGURATION, not seen.has_run),",
     ),
     Mutation(
         "one runner: other pods are ignored",
@@ -137,7 +138,7 @@ MUTATIONS = (
         "magos/reconcilers/rollout",
         "    return Standing.SETTLED if gated(member) else Standing.DRIFT",
         "    return Standing.DRIFT",
-        (*_UNIT, *_GUARDS),
+        _ROLLOUT,
     ),
     Mutation(
         "orchestration: the Project grants beside a Rollout",
@@ -170,7 +171,6 @@ MUTATIONS = (
         "magos/runtime",
         '        if version:\n            metadata["resourceVersion"] = version\n',
         "",
-        _RUNTIME,
     ),
     Mutation(
         "crash safety: whatever has the name is ours",
@@ -184,13 +184,7 @@ MUTATIONS = (
         "magos/runtime",
         "            if not _is_same(action, stored.metadata):\n",
         "            if stored is not None:\n",
-        ("tests/sim/test_crash_points.py::test_a_crash_at_any_step_changes_nothing_in_the_end[first run-restart]",),
-    ),
-    Mutation(
-        "crash safety: a run starts with the next free ID",
-        "magos/reconcilers/workspace",
-        "plan_job=job_name(meta.namespace, meta.name, run_id, JobType.PLAN),",
-        'plan_job="",',
+        _RUNTIME,
     ),
     Mutation(
         "fence: who has lost the lease goes on writing",

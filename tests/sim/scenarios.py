@@ -14,6 +14,7 @@ from magos.api.names import JobType
 from magos.api.rollout import ROLLOUTS
 from magos.api.workspace import WORKSPACES
 from tests.sim.fleet.cluster import Fleet
+from tests.sim.fleet.users import URL
 
 __all__ = ["SCENARIOS", "Scenario"]
 
@@ -39,7 +40,7 @@ def _start(fleet: Fleet, *names: str, **spec: Any) -> None:
 
 async def first_run(fleet: Fleet) -> None:
     """From nothing to Applied."""
-    fleet.git.push("https://git.example.com/infra.git")
+    fleet.git.push(URL)
     fleet.users.project()
     fleet.users.workspace("a")
     await fleet.phase("Applied", "a")
@@ -151,8 +152,9 @@ async def force_delete(fleet: Fleet) -> None:
 
 async def watch_loss_with_deletes(fleet: Fleet) -> None:
     """All watches break and the history is gone while objects are deleted."""
+    fleet.terraform.slow.update(a=60.0, b=60.0)
     _start(fleet, "a", "b")
-    await fleet.at_work("a", JobType.PLAN)
+    await fleet.until(lambda: fleet.working("a", JobType.PLAN) and fleet.working("b", JobType.PLAN), "both plans")
     for watch in fleet.server.watches:
         watch.lossy = True
     fleet.users.delete(WORKSPACES, "b")
@@ -222,6 +224,40 @@ async def handover(fleet: Fleet) -> None:
     await fleet.quiet()
 
 
+async def variables_rotated_in_the_gate(fleet: Fleet) -> None:
+    """A Secret changes while the plan waits: the plan is applied as it was made, then the new value is planned."""
+    fleet.users.secret("credentials", token="old")
+    reference = {"secretKeyRef": {"name": "credentials", "key": "token"}}
+    fleet.users.variable_set("shared", [{"name": "token", "valueFrom": reference}])
+    _start(fleet, "a", autoApply=False, variableSetRef=[{"name": "shared"}])
+    await fleet.until(lambda: fleet.gated("a"), "the gate")
+    await fleet.quiet()
+    fleet.users.secret("credentials", token="new")
+    await fleet.quiet()
+    fleet.users.approve("a")
+    await fleet.until(lambda: fleet.infrastructure("a").endswith("=old"), "the apply of what was planned")
+    await fleet.until(lambda: fleet.gated("a"), "the second gate")
+    await fleet.quiet()
+    fleet.users.approve("a")
+    await fleet.until(lambda: fleet.infrastructure("a").endswith("=new"), "the new value")
+    await fleet.phase("Applied", "a")
+    await fleet.quiet()
+
+
+async def commits_noticed_by_refwatcher(fleet: Fleet) -> None:
+    """Nobody tells of commits; the branch moves on, back, and on again."""
+    first = fleet.git.push(URL)
+    fleet.users.project()
+    fleet.users.workspace("a")
+    fleet.users.annotate("a", git_poll_interval="5s")
+    await fleet.until(lambda: fleet.observed("a") == first, "the first commit")
+    second = fleet.git.push(URL)
+    await fleet.until(lambda: fleet.observed("a") == second, "the second commit")
+    fleet.git.force(URL, "main", first)
+    await fleet.until(lambda: fleet.observed("a") == first, "the first commit again")
+    await fleet.quiet()
+
+
 _ALL = ("workspace", "project", "rollout")
 
 SCENARIOS: Mapping[str, Scenario] = MappingProxyType(
@@ -243,6 +279,16 @@ SCENARIOS: Mapping[str, Scenario] = MappingProxyType(
             Scenario("rollout with failure", rollout_with_failure, _ALL),
             Scenario("drift during a pass", drift_during_a_pass, _ALL),
             Scenario("handover", handover, _ALL),
+            Scenario(
+                "variables rotated in the gate",
+                variables_rotated_in_the_gate,
+                ("workspace", "project", "variableset"),
+            ),
+            Scenario(
+                "commits noticed by RefWatcher",
+                commits_noticed_by_refwatcher,
+                ("workspace", "project", "refwatcher"),
+            ),
         )
     }
 )

@@ -4,8 +4,10 @@ import random
 
 import pytest
 
+from tests.sim.apiserver import Answer, Rule
+from tests.sim.apiserver.faults import Fault
 from tests.sim.fleet.cluster import Fleet, play
-from tests.sim.fleet.turbulence import Turbulence
+from tests.sim.fleet.turbulence import FAULTS, METHODS, Turbulence
 from tests.sim.scenarios import SCENARIOS
 from tests.sim.tally import ROUND, TALLY
 
@@ -34,3 +36,30 @@ def test_a_scene_ends_well_in_any_turbulence(name: str, seed: int) -> None:
     calm = play(lambda: Fleet(seed, programs=scenario.programs, election=election), scenario.play, seed=seed)
     assert fleet.terraform.infrastructure == calm.terraform.infrastructure
     assert turbulence[0].faults > 0
+
+
+def _name(fault: Fault) -> str:
+    what = str(fault.code) if isinstance(fault, Answer) else type(fault).__name__.lower()
+    return f"{what}-committed" if fault.effect else what
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=_name)
+@pytest.mark.parametrize("method", METHODS)
+def test_a_run_ends_well_whatever_answers_a_verb(method: str, fault: Fault) -> None:
+    """Half of the requests of one verb are struck, 40 in all; the Lease is renewed by PUT, so there is an election."""
+    rare = method == "DELETE"
+    probability, times = (1.0, 3) if rare else (0.5, 40)
+    rule = Rule(fault=fault, methods=frozenset({method}), times=times, probability=probability)
+
+    async def scene(fleet: Fleet) -> None:
+        fleet.server.faults.add(rule)
+        await SCENARIOS["request after failure"].play(fleet)
+
+    fleet = play(lambda: Fleet(1, programs=("workspace", "project"), election=True), scene)
+    found = fleet.violations()
+    TALLY.histories += 1
+    TALLY.faults += rule.struck
+    TALLY.violations += len(found)
+    assert not found, "\n".join(map(str, found))
+    assert rule.struck > 0
+    assert [run.count("apply") for run in fleet.outcome()["runs"]["a"]].count(1) == 1

@@ -174,6 +174,24 @@ def test_no_step_behind_a_failed_one() -> None:
     assert halves(act(scene, ALL), "prod") == []
 
 
+def test_no_step_behind_a_failed_one_even_if_the_commit_is_the_same() -> None:
+    """The first step has applied the commit and fails in a later run of it."""
+
+    async def scene(fleet: Fleet) -> None:
+        _promotion(fleet)
+        fleet.commit()
+        await fleet.phase("Applied", "dev", "prod")
+        await fleet.quiet()
+        fleet.git.repository(URL).reachable = False
+        fleet.users.annotate("dev", reconcile_request="now")
+        await fleet.phase("Failed", "dev")
+        fleet.git.repository(URL).reachable = True
+        fleet.users.annotate("prod", reconcile_request="now")
+        await anyio.sleep(60)
+
+    assert halves(act(scene, ALL), "prod") == ["plan", "apply"]
+
+
 def test_no_step_behind_one_that_still_works() -> None:
     async def scene(fleet: Fleet) -> None:
         _promotion(fleet)
@@ -198,6 +216,31 @@ def test_no_commit_before_the_earlier_steps_have_applied_it() -> None:
         await anyio.sleep(60)
 
     assert halves(act(scene, ALL), "prod") == ["plan", "apply"]
+
+
+def test_a_grant_is_for_the_version_that_was_judged() -> None:
+    """Between the Rollout's live read and its grant the last step is told of another commit."""
+
+    async def scene(fleet: Fleet) -> None:
+        handle = fleet.server.handle
+        newer = ""
+
+        def spy(request, user=""):  # type: ignore[no-untyped-def]
+            nonlocal newer
+            answer = handle(request, user)
+            listed = request.method == "GET" and request.path.endswith("/workspaces")
+            if user == "rollout" and listed and not newer and fleet.observed("dev"):
+                newer = fleet.git.push(URL)
+                fleet.adversary.annotate("prod", detected_revision=newer)
+            return answer
+
+        _promotion(fleet)
+        fleet.commit()
+        fleet.server.handle = spy  # type: ignore[method-assign]
+        await fleet.until(lambda: bool(newer), "the moment")
+        await anyio.sleep(60)
+
+    assert halves(act(scene, ALL), "prod") == []
 
 
 def test_permission_for_one_commit_is_none_for_the_next() -> None:
@@ -271,6 +314,22 @@ def test_a_job_of_somebody_else_under_the_next_name_is_not_taken_for_ours() -> N
 def test_nothing_is_applied_that_was_planned_for_another_spec() -> None:
     fleet = act(SCENARIOS["edit during plan"].play)
     assert halves(fleet) == ["plan", "plan", "apply"]
+
+
+def test_an_approval_does_not_carry_a_plan_over_an_edit() -> None:
+    """Somebody approves and somebody else edits the spec at the same moment."""
+
+    async def scene(fleet: Fleet) -> None:
+        fleet.users.project()
+        fleet.users.workspace("a", autoApply=False)
+        fleet.commit()
+        await fleet.until(lambda: fleet.gated("a"))
+        await fleet.quiet()
+        fleet.users.edit("a", terraform={"version": "1.9.9"})
+        fleet.users.approve("a")
+        await anyio.sleep(60)
+
+    assert halves(act(scene)) == ["plan", "plan"]
 
 
 def test_a_deletion_waits_for_the_apply() -> None:

@@ -163,6 +163,10 @@ class Fleet:
         done = found is not None and found.status.phase is Phase.APPLIED
         return found.status.observed_revision if found is not None and done else ""
 
+    def infrastructure(self, name: str) -> str:
+        """Return what the Workspace's infrastructure is like, empty if there is none."""
+        return self.terraform.infrastructure.get((NAMESPACE, name), "")
+
     def gated(self, name: str) -> bool:
         """Tell whether a plan of the Workspace waits for a person."""
         found = self.users.find(name)

@@ -3,6 +3,7 @@
 A node that is ``up = False`` is unreachable: nothing of its pods moves, deletions included, until it comes back.
 """
 
+import base64
 import random
 from dataclasses import dataclass
 from typing import ClassVar
@@ -130,7 +131,8 @@ class Kubelet(Actor):
             reference = source.get(field)
             if reference:
                 found = self.server.store.get(self.type(resource), (namespace, reference["name"])) or {}
-                return str((found.get("data") or {}).get(reference["key"], ""))
+                text = str((found.get("data") or {}).get(reference["key"], ""))
+                return base64.b64decode(text).decode() if resource == "secrets" else text
         return str(env.get("value", ""))
 
 

@@ -3,6 +3,7 @@
 Their writes are carried out at once and never fail: what is tested is Magos, not their tools.
 """
 
+import base64
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -88,10 +89,11 @@ class Users:
 
     def secret(self, name: str, **data: str) -> None:
         """Create a Secret or change its keys."""
+        encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
         if self.server.store.get(self.server.resource(SECRETS), (NAMESPACE, name)) is None:
-            self.create(SECRETS, name, data=dict(data))
+            self.create(SECRETS, name, data=encoded)
         else:
-            self.patch(SECRETS, name, {"data": dict(data)})
+            self.patch(SECRETS, name, {"data": encoded})
 
     def annotate(self, name: str, **values: str | None) -> None:
         """Set or remove Magos annotations of a Workspace: ``reconcile_request="x"``."""
