@@ -1,17 +1,36 @@
 """The process dies at every single step of a run, before or after it: the end is the same (invariant I14)."""
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 import pytest
 
-from magos.api.kube import JOBS
+from magos.api.kube import CONFIG_MAPS, JOBS
 from magos.api.meta import ObjectMeta
 from magos.api.names import JobType
 from magos.api.phases import Phase
 from magos.api.project import PROJECTS, Project
-from magos.api.workspace import WORKSPACES, Workspace
+from magos.api.selectors import LabelSelector
+from magos.api.status import NameReference
+from magos.api.validatingpolicy import VALIDATING_POLICIES, ValidatingPolicy
+from magos.api.variableset import (
+    VARIABLESETS,
+    SourceKind,
+    VariableSet,
+    VariableSetSpec,
+    VariableSetStatus,
+    VariableSource,
+)
+from magos.api.workspace import WORKSPACES, Validation, Workspace
 from magos.runtime.decision import Decision, Effect, StatusPatch
 from tests.unit.reconcilers.cluster import Cluster
 from tests.unit.reconcilers.model import NAMESPACE, OTHER_SHA, SHA, Crash, workspace_manifest
 from tests.unit.reconcilers.results import apply_result, failed, plan_result
+from tests.unit.reconcilers.variablesets import secret
+
+Story: TypeAlias = Callable[[Cluster], None]
+SETS = (NameReference(name="inputs"),)
+JSON_MODE = {"evaluation": {"mode": "JSON"}}
 
 
 class Dying(Cluster):
@@ -77,6 +96,34 @@ def story(model: Cluster) -> None:
     orchestrate(model)
 
 
+def story_with_inputs(model: Cluster) -> None:
+    """A gated plan with variables and policies, an approval after a rotation, and the run that the rotation causes."""
+    model.put(VARIABLESETS, variable_set(1))
+    model.put(VALIDATING_POLICIES, ValidatingPolicy(metadata=ObjectMeta(name="cost"), spec=JSON_MODE))
+    model.put(PROJECTS, Project(metadata=ObjectMeta(name="platform", namespace=NAMESPACE)))
+    validation = Validation(policy_selector=LabelSelector())
+    model.put(WORKSPACES, workspace_manifest(auto_apply=False, variable_set_ref=SETS, validation=validation))
+    model.annotate(detected_revision=SHA)
+    orchestrate(model)
+    model.run_job(JobType.PLAN, plan_result(model))
+    orchestrate(model)
+    model.put(VARIABLESETS, variable_set(2))
+    orchestrate(model)
+    model.annotate(approved=model.workspace.status.current_run_id)
+    orchestrate(model)
+    model.run_job(JobType.APPLY, apply_result(model))
+    orchestrate(model)
+    model.put(
+        VALIDATING_POLICIES, ValidatingPolicy(metadata=ObjectMeta(name="cost"), spec={**JSON_MODE, "validations": []})
+    )
+    model.run_job(JobType.PLAN, plan_result(model, has_changes=False))
+    orchestrate(model)
+    model.annotate(reconcile_request="again")
+    orchestrate(model)
+    model.run_job(JobType.PLAN, plan_result(model, has_changes=False))
+    orchestrate(model)
+
+
 def essence(workspace: Workspace) -> tuple[object, ...]:
     status = workspace.status
     return (
@@ -86,30 +133,38 @@ def essence(workspace: Workspace) -> tuple[object, ...]:
         status.last_attempted_revision,
         status.last_handled_reconcile_request,
         status.plan_summary,
+        status.current_run.variables_fingerprint if status.current_run is not None else "",
         dict(workspace.metadata.annotations),
     )
 
 
-def steps_of_the_story() -> int:
+def variable_set(version: int) -> VariableSet:
+    source = VariableSource(kind=SourceKind.SECRET, name="db", content_version=str(version))
+    status = VariableSetStatus(phase=Phase.READY, observed_generation=1, sources=(source,))
+    meta = ObjectMeta(name="inputs", namespace=NAMESPACE, generation=1)
+    return VariableSet(metadata=meta, spec=VariableSetSpec(variables=(secret("a", "db", "k"),)), status=status)
+
+
+def steps_of(told: Story) -> int:
     model = Dying(10_000, after=False)
-    story(model)
+    told(model)
     return model.steps
 
 
-STEPS = steps_of_the_story()
-
-
 @pytest.mark.parametrize("after", [False, True])
-def test_death_at_any_step_changes_nothing_but_the_time(after: bool) -> None:
+@pytest.mark.parametrize(("told", "revision", "jobs"), [(story, OTHER_SHA, 6), (story_with_inputs, SHA, 4)])
+def test_death_at_any_step_changes_nothing_but_the_time(told: Story, revision: str, jobs: int, after: bool) -> None:
     undisturbed = Cluster()
-    story(undisturbed)
+    told(undisturbed)
     assert undisturbed.workspace.status.phase is Phase.APPLIED
-    assert undisturbed.workspace.status.observed_revision == OTHER_SHA
-    assert STEPS > 40
-    for point in range(STEPS):
+    assert undisturbed.workspace.status.observed_revision == revision
+    steps = steps_of(told)
+    assert steps > 35
+    for point in range(steps):
         model = Dying(point, after=after)
-        story(model)
+        told(model)
         assert model.died
         assert essence(model.workspace) == essence(undisturbed.workspace), point
-        assert len(model.created_jobs) == len(undisturbed.created_jobs) == 6, point
-        assert len(model.all(JOBS)) == len(undisturbed.all(JOBS)), point
+        assert len(model.created_jobs) == len(undisturbed.created_jobs) == jobs, point
+        for kind in (JOBS, CONFIG_MAPS):
+            assert len(model.all(kind)) == len(undisturbed.all(kind)), (point, kind)

@@ -19,25 +19,57 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from msgspec.structs import replace
 
 from magos.api.annotations import APPROVED
-from magos.api.kube import JOBS, PERSISTENT_VOLUME_CLAIMS, PODS, Job
+from magos.api.kube import CONFIG_MAPS, JOBS, PERSISTENT_VOLUME_CLAIMS, PODS, Job
 from magos.api.labels import FINALIZER, JOB_TYPE, RUN_ID
 from magos.api.meta import ObjectMeta
 from magos.api.names import JobType
 from magos.api.phases import Phase
-from magos.api.project import PROJECTS, Project
+from magos.api.project import PROJECTS, Project, ProjectSpec, ProjectValidation
+from magos.api.reasons import ReferenceProblem
 from magos.api.result import Violation, ViolationAction
+from magos.api.selectors import LabelSelector
+from magos.api.status import NameReference
+from magos.api.validatingpolicy import VALIDATING_POLICIES, ValidatingPolicy, content_digest
+from magos.api.variableset import (
+    VARIABLESETS,
+    SourceKind,
+    UnresolvedReference,
+    VariableSet,
+    VariableSetSpec,
+    VariableSetStatus,
+    VariableSource,
+)
 from magos.api.workspace import WORKSPACES
 from magos.ids import digest_of
 from magos.reconcilers.workspace.machine import TABLE, reconcile
 from magos.reconcilers.workspace.observation import Observation
 from magos.reconcilers.workspace.situation import NO_RUN, Situation
+from magos.runtime.decision import ProbeFailure
 from tests.unit.reconcilers.cluster import Cluster
 from tests.unit.reconcilers.model import LATER_SHA, NAME, NAMESPACE, OTHER_SHA, SETTINGS, SHA, Crash, workspace_manifest
 from tests.unit.reconcilers.results import apply_result as good_apply
 from tests.unit.reconcilers.results import encode, environment_of, failed, plan_result
+from tests.unit.reconcilers.variablesets import literal, secret
 
 SHAS = (SHA, OTHER_SHA, LATER_SHA)
-CACHED = (WORKSPACES, JOBS, PODS, PERSISTENT_VOLUME_CLAIMS, PROJECTS)
+CACHED = (WORKSPACES, JOBS, PODS, PERSISTENT_VOLUME_CLAIMS, PROJECTS, VARIABLESETS)
+SETS = (NameReference(name="inputs"),)
+TEAM = LabelSelector(match_labels={"team": "a"})
+
+
+def variable_set(version: int, *, validated: bool = True, resolved: bool = True) -> VariableSet:
+    """One variable from a Secret, in a version of its content."""
+    source = VariableSource(kind=SourceKind.SECRET, name="db", content_version=str(version))
+    missing = UnresolvedReference(kind=SourceKind.SECRET, name="db", key="k", reason=ReferenceProblem.KEY_NOT_FOUND)
+    status = VariableSetStatus(
+        phase=Phase.READY if resolved else Phase.FAILED,
+        observed_generation=1 if validated else 0,
+        sources=(source,),
+        unresolved_references=() if resolved else (missing,),
+    )
+    meta = ObjectMeta(name="inputs", namespace=NAMESPACE, generation=1)
+    variables = (secret("password", "db", "k"), literal("size", "small"))
+    return VariableSet(metadata=meta, spec=VariableSetSpec(variables=variables), status=status)
 
 
 class Workspaces(RuleBasedStateMachine):
@@ -50,10 +82,15 @@ class Workspaces(RuleBasedStateMachine):
         self.needs_approval: set[str] = set()
         self.approved: set[str] = set()
 
-    @initialize(auto_apply=st.booleans())
-    def begin(self, auto_apply: bool) -> None:
-        self.model.put(PROJECTS, Project(metadata=ObjectMeta(name="platform", namespace=NAMESPACE)))
-        self.model.put(WORKSPACES, workspace_manifest(auto_apply=auto_apply))
+    @initialize(auto_apply=st.booleans(), discard=st.booleans(), inputs=st.sampled_from(["none", "own", "inherited"]))
+    def begin(self, auto_apply: bool, discard: bool, inputs: str) -> None:
+        self.model.put(VARIABLESETS, variable_set(1))
+        spec = ProjectSpec(variable_set_ref=SETS if inputs == "inherited" else ())
+        self.model.put(PROJECTS, Project(metadata=ObjectMeta(name="platform", namespace=NAMESPACE), spec=spec))
+        own = SETS if inputs == "own" else ()
+        self.model.put(
+            WORKSPACES, workspace_manifest(auto_apply=auto_apply, discard_stale_plan=discard, variable_set_ref=own)
+        )
 
     @property
     def there(self) -> bool:
@@ -178,6 +215,30 @@ class Workspaces(RuleBasedStateMachine):
     def edit(self, account: str, auto: bool) -> None:
         self.model.edit(service_account_name=account, auto_apply=auto)
 
+    @rule(version=st.integers(1, 3), validated=st.booleans(), resolved=st.sampled_from([True, True, False]))
+    def rotate(self, version: int, validated: bool, resolved: bool) -> None:
+        self.model.put(VARIABLESETS, variable_set(version, validated=validated, resolved=resolved))
+
+    @rule()
+    def lose_the_set(self) -> None:
+        self.model.remove(VARIABLESETS, "inputs")
+
+    @rule(validated=st.booleans(), inherits=st.booleans())
+    def edit_the_project(self, validated: bool, inherits: bool) -> None:
+        found = self.model.get(PROJECTS, "platform")
+        validation = ProjectValidation(policy_selector=TEAM) if validated else None
+        spec = ProjectSpec(variable_set_ref=SETS if inherits else (), validation=validation)
+        if found is not None and found.spec != spec:
+            self.model.put(PROJECTS, replace(found, spec=spec))
+
+    @rule(note=st.sampled_from(["strict", "lax"]), listable=st.sampled_from([True, True, False]))
+    def policies(self, note: str, listable: bool) -> None:
+        spec = {"evaluation": {"mode": "JSON"}, "validations": [{"message": note}]}
+        meta = ObjectMeta(name="cost", labels={"team": "a"})
+        self.model.put(VALIDATING_POLICIES, ValidatingPolicy(metadata=meta, spec=spec))
+        kind = VALIDATING_POLICIES.resource
+        self.model.failing_kinds = {} if listable else {kind: ProbeFailure(reason="Forbidden", message="no")}
+
     @precondition(lambda self: self.there)
     @rule()
     def approve(self) -> None:
@@ -236,6 +297,24 @@ class Workspaces(RuleBasedStateMachine):
             revision, digest = self.planned[run_id]
             assert (given["MAGOS_REVISION"].value, given["MAGOS_PLAN_DIGEST"].value) == (revision, digest)
             assert run_id not in self.needs_approval or run_id in self.approved
+
+    @invariant()
+    def an_apply_gets_no_variable_that_its_plan_did_not_get(self) -> None:
+        given: dict[str, set[str]] = {}
+        for manifest in self.model.created_jobs:
+            names = {name for name in environment_of(manifest, "terraform") if name.startswith("TF_VAR_")}
+            assert names <= given.setdefault(manifest.metadata.labels[RUN_ID], names)
+
+    @invariant()
+    def a_pod_that_mounts_policies_finds_those_of_its_digest(self) -> None:
+        for manifest in self.model.created_jobs:
+            wanted = environment_of(manifest, "job").get("MAGOS_POLICIES_DIGEST")
+            job = self.model.get(JOBS, manifest.metadata.name)
+            if wanted is None or job is None or job.ended or job.metadata.deletion_timestamp or not self.there:
+                continue
+            mounted = [each.config_map for each in manifest.spec.template.spec.volumes if each.config_map is not None]
+            stored = self.model.get(CONFIG_MAPS, mounted[0].name)
+            assert content_digest({name: text.encode() for name, text in stored.data.items()}) == wanted.value
 
     def teardown(self) -> None:
         """Everybody stops: the world comes to rest, and at rest nothing more is decided."""
