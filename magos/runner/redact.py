@@ -1,16 +1,18 @@
 """Takes secret values out of a stream of output (spec §7.6, invariant I10).
 
-A secret value of at least four characters is recognised as it is, line by line if it has several lines, and in the
-forms in which tools repeat it: base64 (also within a longer value, and broken into lines), URL-encoded, escaped as in
-JSON. Every maximal run of bytes covered by
-recognised forms becomes ``***``. How the stream is cut into chunks makes no difference, lines of any length and bytes
-that are no UTF-8 pass, and memory stays bounded by the longest form and one line of ``LONGEST_HELD`` bytes.
+A secret value of at least four characters is recognised as it is, line by line if it has several lines, part by part
+if it is a list or a map, and in the forms in which tools repeat it: base64 (also within a longer value, and broken into
+lines), URL-encoded, escaped as in JSON and in expressions. Every maximal run of bytes covered by recognised forms
+becomes ``***``. How the stream is cut into chunks makes no difference, lines of any length and bytes that are no UTF-8
+pass, and memory stays bounded by the longest form and one line of ``LONGEST_HELD`` bytes.
 """
 
 import base64
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Final
 from urllib.parse import quote, quote_plus
 
@@ -24,6 +26,8 @@ LONGEST_HELD: Final = 64 * 1024
 _BASE64_WIDTHS: Final = (64, 76)
 """Where PEM (RFC 7468) and MIME (RFC 2045, also base64(1)) break lines."""
 _SHORTEST_INNER: Final = 8
+_QUOTED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*[=:])?')
+"""A quoted text of an expression, and what makes it a key."""
 _GO_ESCAPES: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 """What Go's JSON, and so ``jsonencode``, escapes besides; the tools' own notation doubles what starts a template."""
 
@@ -32,14 +36,46 @@ def secret_forms(values: Iterable[str]) -> tuple[bytes, ...]:
     """Return every byte sequence that must not appear because it shows one of ``values``; none contains a newline."""
     forms: set[bytes] = set()
     for value in values:
-        if len(value) < SHORTEST_SECRET:
-            continue
-        forms.update(_encodings(value))
-        lines = value.splitlines()
-        for line in lines if len(lines) > 1 else ():
-            if len(line.strip()) >= SHORTEST_SECRET:
-                forms.update(_encodings(line.strip()))
+        for text in (value, *_parts(value)):
+            forms.update(_forms_of(text))
     return tuple(sorted((form for form in forms if form and b"\n" not in form), key=lambda form: (-len(form), form)))
+
+
+def _forms_of(value: str) -> Iterator[bytes]:
+    if len(value) < SHORTEST_SECRET:
+        return
+    yield from _encodings(value)
+    lines = value.splitlines()
+    for line in lines if len(lines) > 1 else ():
+        if len(line.strip()) >= SHORTEST_SECRET:
+            yield from _encodings(line.strip())
+
+
+def _parts(value: str) -> Iterator[str]:
+    """Yield the texts and numbers inside a list, map or object, written as JSON or as the tools' own expression.
+
+    Where a variable has such a type its parts are shown one by one, never the value as it was written.
+    """
+    if not value.lstrip().startswith(("{", "[")):
+        return
+    try:
+        pending: list[object] = [json.loads(value)]
+    except (ValueError, RecursionError):
+        for quoted, key in _QUOTED.findall(value):
+            if key:
+                continue
+            yield quoted
+            with suppress(ValueError):
+                yield str(json.loads(f'"{quoted}"'))
+        return
+    while pending:
+        part = pending.pop()
+        if isinstance(part, dict):
+            pending += part.values()
+        elif isinstance(part, list):
+            pending += part
+        elif isinstance(part, str) or (isinstance(part, int | float) and not isinstance(part, bool)):
+            yield str(part)
 
 
 def _encodings(value: str) -> Iterator[bytes]:

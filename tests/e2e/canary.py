@@ -41,6 +41,9 @@ variable "from_file" {
 }
 variable "from_secret" {}
 variable "several_lines" {}
+variable "structured" {
+  type = object({ user = string, login = list(string) })
+}
 variable "hidden" {
   sensitive = true
 }
@@ -49,6 +52,9 @@ locals {
 }
 resource "terraform_data" "shown" {
   input = [var.from_secret, base64encode(var.from_secret), urlencode(var.from_secret), jsonencode(var.several_lines)]
+}
+resource "terraform_data" "structured" {
+  input = var.structured
 }
 resource "terraform_data" "hidden" {
   input = [var.from_file, var.hidden, sensitive(local.generated)]
@@ -146,7 +152,7 @@ def _secret(namespace: str, name: str, labels: Mapping[str, str] | None = None, 
 def _variables(namespace: str) -> dict[str, Any]:
     variables = [
         {"name": name, "valueFrom": {"secretKeyRef": {"name": "inputs", "key": name}}}
-        for name in ("from_secret", "several_lines", "hidden")
+        for name in ("from_secret", "several_lines", "hidden", "structured")
     ]
     return {
         "apiVersion": "magosproject.io/v1alpha1",
@@ -257,6 +263,7 @@ def _documents(
             from_secret=values["variable"],
             several_lines=values["lines"],
             hidden=values["hidden"],
+            structured=json.dumps({"user": "someone", "login": [values["part"]]}),
         ),
         _variables(namespace),
         here.workspace_document(namespace, "fine", source={"repoURL": http, "path": "fine"}, **common),
@@ -268,7 +275,7 @@ def _documents(
 
 def story(here: OneMachine) -> Story:
     """Let Workspaces succeed and fail with secrets in every input; return what was put in and what can be read."""
-    values = {name: _unique(name) for name in ("password", "backend", "variable", "hidden", "tfvars")}
+    values = {name: _unique(name) for name in ("password", "backend", "variable", "hidden", "part", "tfvars")}
     values["lines"] = "\n".join(_unique(f"line-{number}") for number in range(3)) + "\n"
     namespace = here.namespace()
     with ExitStack() as stack:

@@ -147,3 +147,21 @@ def marked(forms: tuple[bytes, ...], text: bytes) -> bytes:
 )
 def test_a_secret_as_the_tools_write_it_is_masked(secret: str, shown: str) -> None:
     assert redact(f"x = {shown}", secret_forms([secret])) == 'x = "***"'
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        '{"user": "u", "nested": [{"password": "hunter2\\nhunter3"}], "port": 543212}',
+        '{ user = "u", "nested" = [{ password = "hunter2\\nhunter3" }], "port": "543212" }',
+    ],
+    ids=["JSON", "expression"],
+)
+def test_each_part_of_a_structured_secret_is_masked_and_its_keys_are_not(value: str) -> None:
+    shown = redact('nested password port user hunter2 "hunter2\\nhunter3" hunter3 543212 true', secret_forms([value]))
+    assert shown == 'nested password port user *** "***" *** *** true'
+
+
+@given(st.recursive(st.text() | st.integers() | st.booleans() | st.none(), st.lists, max_leaves=5), st.text())
+def test_any_value_has_forms(value: object, text: str) -> None:
+    assert all(secret_forms([json.dumps(value), text, "[" + text, "{" + text]))
