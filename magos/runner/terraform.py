@@ -177,7 +177,8 @@ class Terraform:
         """Return the TF_VAR_* to give again and those the plan carries, the latter with the value it carries.
 
         A tool that evaluates variables early needs the latter for its backend settings. A value that was rotated since
-        the plan is in neither; the old one is still secret.
+        the plan is in neither. Whatever the plan carries of a secret variable is masked, also where the variable is not
+        given any more because its source has changed: the old value may still be in use.
         """
         given = self._config.variables
         carried = carried_variables(self._context.paths.plan_copy)
@@ -185,6 +186,7 @@ class Terraform:
             return given, {}
         planned = {name: carried[short] for name in given if (short := name.removeprefix(_VARIABLE_PREFIX)) in carried}
         known = {name: value for name, value in planned.items() if value is not None}
-        secrets = [value for name, value in known.items() if name in self._config.secret_names]
+        names = {name.removeprefix(_VARIABLE_PREFIX) for name in self._config.secret_names}
+        secrets = [value for short, value in carried.items() if short in names and value is not None]
         self._context.journal.mask_too(secret_forms(secrets))
         return {name: value for name, value in given.items() if name not in planned}, known
