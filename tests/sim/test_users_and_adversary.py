@@ -14,12 +14,14 @@ from hypothesis import HealthCheck, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from magos.api.kube import JOBS, PERSISTENT_VOLUME_CLAIMS, PODS
+from magos.api.kube import JOBS, PERSISTENT_VOLUME_CLAIMS, PODS, SECRETS
+from magos.api.meta import Kind
 from magos.api.phases import Phase
 from magos.api.project import PROJECTS
 from magos.api.result import Violation as PolicyViolation
 from magos.api.result import ViolationAction
 from magos.api.rollout import ROLLOUTS
+from magos.api.variableset import VARIABLESETS
 from magos.api.workspace import WORKSPACES
 from tests.sim.fleet.cluster import Fleet
 from tests.sim.fleet.turbulence import Turbulence
@@ -32,6 +34,9 @@ T = TypeVar("T")
 
 PROGRAMS = ("workspace", "project", "rollout", "variableset", "refwatcher")
 HEALING_SECONDS = 420.0
+MOST_REQUESTS = 1500
+"""Requests of one controller within one minute, leases left out: what three Workspaces and any adversary may cause."""
+
 _PAUSES = (0.0, 0.005, 0.02, 0.3, 3.0, 12.0)
 names = st.sampled_from(["dev", "stage", "prod"])
 STEPS = {name: (name, {"step": name}) for name in ("dev", "stage", "prod", "nobody")}
@@ -60,8 +65,12 @@ class Everybody(RuleBasedStateMachine):
             self.fleet.users.project()
             if ordered:
                 self.fleet.users.rollout(STEPS["dev"], STEPS["stage"], STEPS["prod"])
+            self._provide_variables()
             for name in ("dev", "stage", "prod"):
-                self.fleet.users.workspace(name, labels={"step": name}, autoApply=name not in manual)
+                sets = [{"name": "shared"}] if name == "stage" else []
+                self.fleet.users.workspace(
+                    name, labels={"step": name}, autoApply=name not in manual, variableSetRef=sets
+                )
             self.task = asyncio.get_running_loop().create_task(self.fleet.run())
             await asyncio.sleep(0.1)
 
@@ -126,6 +135,14 @@ class Everybody(RuleBasedStateMachine):
         for item in self.fleet.items(kind.resource):
             if (item["metadata"].get("labels") or {}).get("magosproject.io/workspace") == name:
                 self._now(self.fleet.users.delete, kind, item["metadata"]["name"])
+
+    @rule(token=st.sampled_from(["one", "two", "three"]))
+    def rotate(self, token: str) -> None:
+        self._now(self.fleet.users.secret, "credentials", token=token)
+
+    @rule(kind=st.sampled_from([SECRETS, VARIABLESETS]))
+    def lose_inputs(self, kind: Kind[Any]) -> None:
+        self._now(self.fleet.users.delete, kind, "credentials" if kind is SECRETS else "shared")
 
     # --- Git, policies, infrastructure ------------------------------------------------------------------------------
 
@@ -232,6 +249,7 @@ class Everybody(RuleBasedStateMachine):
             for line in self._last() if found else ():
                 note(line)
             assert not found, f"seed {self.fleet.seed}: " + "; ".join(map(str, found))
+            assert self.fleet.busiest_minute() <= MOST_REQUESTS, f"seed {self.fleet.seed}: a controller runs hot"
             self._run(self._check_end())
         finally:
             self.task.cancel()
@@ -251,10 +269,18 @@ class Everybody(RuleBasedStateMachine):
                 if not item["metadata"].get("ownerReferences"):
                     fleet.adversary.delete(kind, item["metadata"]["name"])
         fleet.git.push(URL)
+        self._provide_variables()
         await asyncio.sleep(HEALING_SECONDS / 2)
         for item in fleet.items(WORKSPACES.resource):
             fleet.users.approve(item["metadata"]["name"])
         await asyncio.sleep(HEALING_SECONDS / 2)
+
+    def _provide_variables(self) -> None:
+        """What the Workspace ``stage`` is given, made again if somebody deleted it."""
+        self.fleet.users.secret("credentials", token="one")
+        if not self.fleet.items(VARIABLESETS.resource):
+            reference = {"secretKeyRef": {"name": "credentials", "key": "token"}}
+            self.fleet.users.variable_set("shared", [{"name": "token", "valueFrom": reference}])
 
     async def _check_end(self) -> None:
         """Nothing hangs: whoever is being deleted is gone, nobody runs for ever, the last commit is not lost."""
