@@ -31,6 +31,7 @@ from magos.git.errors import GitError, GitReason
 from magos.git.http import SmartHTTPClient
 from magos.git.local import LocalClient
 from magos.git.openssh import ssh_client
+from magos.git.packs import IncomingPack
 from magos.git.ssh import explain
 from magos.git.url import RepoURL, Scheme, check_scheme
 from magos.ids import is_git_sha
@@ -113,7 +114,7 @@ class Remote:
 
         Raises ``WantRefused`` if the server breaks off without an explanation that is final.
         """
-        pack, commit, abort = store.add_pack()
+        pack = IncomingPack(store)
         wanted = [ObjectID(want.encode()) for want in wants]
         try:
             result = self._client.fetch_pack(
@@ -126,9 +127,9 @@ class Remote:
                 ref_prefix=[b"HEAD"],
             )
             self._check_format(result.object_format)
-            commit()
+            pack.commit()
         except Exception as error:  # noqa: BLE001  # the translation re-raises what is not the server's
-            abort()
+            pack.discard()
             self._raise(error, fetching=True)
 
     def _checked(self, write: Callable[[bytes], int]) -> Callable[[bytes], int]:

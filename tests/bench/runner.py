@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from msgspec import Struct
+
 from magos.local.assets import AssetSettings, tofu_program
 from magos.local.mirror import ReleaseMirror, release_mirror
 from magos.local.progress import LineProgress
@@ -59,7 +61,9 @@ def timed(self, command):
         with open(sys.argv[3], "a") as times:
             times.write(f"{time.perf_counter() - began}\\n")
 Supervisor.run = timed
-sys.exit(run_stage([sys.argv[2]], Paths(Path(sys.argv[1]))))
+code = run_stage([sys.argv[2]], Paths(Path(sys.argv[1])))
+Path(sys.argv[3] + ".cpu").write_text(str(time.process_time()))
+sys.exit(code)
 """
 
 
@@ -137,8 +141,15 @@ def _publish_packed(mirror: ReleaseMirror, program: Path) -> None:
     mirror.sign(folder, layout.checksums, layout.signatures[0])
 
 
-def _overhead(pod: RunnerPod, stage: Stage) -> float:
-    """Run one stage; return its seconds without those of the tool."""
+class _Spent(Struct, frozen=True):
+    """Seconds of one stage: passed while the tool did not run, and of our own processor time."""
+
+    passed: float
+    processor: float
+
+
+def _overhead(pod: RunnerPod, stage: Stage) -> _Spent:
+    """Run one stage."""
     times = pod.root / f"{stage}.times"
     began = time.perf_counter()
     with pod.log_file.open("ab") as log:
@@ -146,10 +157,11 @@ def _overhead(pod: RunnerPod, stage: Stage) -> float:
         code = subprocess.run(command, env=pod.env, stdout=log, stderr=log, check=False).returncode
     seconds = time.perf_counter() - began
     assert code == 0, pod.log
-    return seconds - (sum(map(float, times.read_text().split())) if times.exists() else 0)
+    passed = seconds - (sum(map(float, times.read_text().split())) if times.exists() else 0)
+    return _Spent(passed, float(times.with_name(f"{times.name}.cpu").read_text()))
 
 
-def _stages(pod: RunnerPod) -> dict[str, float]:
+def _stages(pod: RunnerPod) -> dict[str, _Spent]:
     return {stage: _overhead(pod, stage) for stage in (*Stage.JOB.before(pod.phase), Stage.JOB)}
 
 
@@ -157,7 +169,7 @@ def measure_overhead() -> dict[str, float]:
     """A small module, planned and applied several times on one volume; the first round fills the caches."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "magos"
     program = tofu_program(AssetSettings(cache=cache, environ=dict(os.environ)), LineProgress(sys.stderr))
-    spent: dict[str, list[dict[str, float]]] = {PLAN: [], APPLY: []}
+    spent: dict[str, list[dict[str, _Spent]]] = {PLAN: [], APPLY: []}
     with tempfile.TemporaryDirectory() as name, release_mirror(Path(name) / "r", Path(name) / "k") as mirror:
         _publish_packed(mirror, program)
         settings = {
@@ -181,8 +193,9 @@ def measure_overhead() -> dict[str, float]:
     return {f"runner.{phase}_overhead_seconds": _quoted(phase, rounds[1:]) for phase, rounds in spent.items()}
 
 
-def _quoted(phase: str, rounds: list[dict[str, float]]) -> float:
-    medians = {stage: statistics.median(each[stage] for each in rounds) for stage in rounds[0]}
-    split = ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in medians.items())
+def _quoted(phase: str, rounds: list[dict[str, _Spent]]) -> float:
+    medians = {stage: statistics.median(each[stage].passed for each in rounds) for stage in rounds[0]}
+    processor = {stage: statistics.median(each[stage].processor for each in rounds) for stage in rounds[0]}
+    split = ", ".join(f"{stage} {seconds:.2f} (processor {processor[stage]:.2f})" for stage, seconds in medians.items())
     print(f"{phase}, seconds without the tool: {split}", file=sys.stderr)
     return round(sum(medians.values()), 2)
