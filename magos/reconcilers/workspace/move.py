@@ -17,11 +17,11 @@ from magos.api.workspace import WORKSPACES, WorkspaceStatus
 from magos.durations import parse_duration
 from magos.reconcilers.workspace.annotated import read_annotations
 from magos.reconcilers.workspace.observation import Observation
-from magos.reconcilers.workspace.probes import live_probes, start_probes
+from magos.reconcilers.workspace.probes import input_probes, live_probes, start_probes
 from magos.reconcilers.workspace.schedule import Schedule, advance
 from magos.runtime.decision import Decision, Effect, Event, EventType, Outcome, Probe, StatusPatch
 
-__all__ = ["Move", "ask_all", "ask_live", "conclude", "keep", "normal", "schedule_of", "to", "warning"]
+__all__ = ["Move", "ask_all", "ask_inputs", "ask_live", "conclude", "keep", "normal", "schedule_of", "to", "warning"]
 
 
 class Move(Struct, frozen=True, kw_only=True):
@@ -49,6 +49,11 @@ def ask_live(seen: Observation) -> Move:
     """Ask for a live observation; the next pass decides."""
     meta = seen.subject.metadata
     return Move(probes=live_probes(meta.namespace, meta.name), outcome=Outcome.WAITING)
+
+
+def ask_inputs(seen: Observation) -> Move:
+    """Ask for the Project and the VariableSets alone; the next pass decides."""
+    return Move(probes=input_probes(seen.subject, seen.project), outcome=Outcome.WAITING)
 
 
 def ask_all(seen: Observation) -> Move:

@@ -46,7 +46,8 @@ class Observation(Struct, frozen=True, kw_only=True):
     ``jobs`` and ``pods`` are all that carry the Workspace's label, whoever owns them. ``entropy`` are four random bytes
     for a run ID, drawn by the app whether or not they are needed. ``secrets``, ``warnings`` and ``policies`` are None
     where the pass before did not ask. ``complete`` says that everything a start is decided on has been read live:
-    the Workspace with its Jobs and pods, and all that it and its Project name.
+    the Workspace with its Jobs and pods, and all that it and its Project name; ``inputs_live`` says it of the Project
+    and the VariableSets alone.
     """
 
     now: datetime
@@ -60,6 +61,7 @@ class Observation(Struct, frozen=True, kw_only=True):
     project_sets: tuple[Layer, ...] = ()
     own_sets: tuple[Layer, ...] = ()
     inputs: Inputs = Composition()
+    inputs_live: bool = False
     live: bool = False
     complete: bool = False
     stale: bool = False
@@ -167,8 +169,16 @@ def _with_surroundings(seen: Observation, view: View, workspace: Workspace) -> O
         probes.claim_probe(workspace),
         view.get(PERSISTENT_VOLUME_CLAIMS, namespace, volume_claim_name(workspace.metadata.name)),
     )
+    asked = [view.fact(probe) for probe in probes.input_probes(workspace, project)]
+    seen = replace(
+        seen,
+        project=project,
+        claim=claim,
+        inputs_live=all(fact is not None for fact in asked),
+        failure=seen.failure or _first_failure(asked),
+    )
     if not probes.set_names(workspace, project):
-        return replace(seen, project=project, claim=claim)
+        return seen
 
     def find(name: str) -> VariableSet | None:
         cached = view.get(VARIABLESETS, namespace, name)
@@ -179,7 +189,7 @@ def _with_surroundings(seen: Observation, view: View, workspace: Workspace) -> O
     sets = tuple(layer.found for layer in (*inherited, *own))
     specs = (workspace.spec, project.spec if project is not None else None)
     inputs = _inputs.of((*specs, *sets), lambda: compose(inherited, own))
-    return replace(seen, project=project, claim=claim, project_sets=inherited, own_sets=own, inputs=inputs)
+    return replace(seen, project_sets=inherited, own_sets=own, inputs=inputs)
 
 
 def _with_facts(seen: Observation, view: View, workspace: Workspace) -> Observation:

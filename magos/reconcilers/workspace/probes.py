@@ -19,6 +19,7 @@ from magos.runtime.decision import LiveGet, LiveList, Probe
 __all__ = [
     "claim_probe",
     "events_probe",
+    "input_probes",
     "live_probes",
     "policies_probe",
     "project_probe",
@@ -46,12 +47,16 @@ def start_probes(workspace: Workspace, project: Project | None) -> tuple[Probe, 
     policies = policies_probe(workspace, project)
     return (
         *live_probes(meta.namespace, meta.name),
-        project_probe(workspace),
+        *input_probes(workspace, project),
         claim_probe(workspace),
         secrets_probe(workspace),
-        *(set_probe(workspace, name) for name in set_names(workspace, project)),
         *(() if policies is None else (policies, stored_policies_probe(workspace))),
     )
+
+
+def input_probes(workspace: Workspace, project: Project | None) -> tuple[Probe, ...]:
+    """Return the reads that tell what the Workspace gets from its Project and from VariableSets."""
+    return (project_probe(workspace), *(set_probe(workspace, name) for name in set_names(workspace, project)))
 
 
 def project_probe(workspace: Workspace) -> LiveGet:

@@ -18,7 +18,7 @@ from magos.api.workspace import WORKSPACES, CurrentRun
 from magos.ids import RunID, mint_run_id
 from magos.reconcilers.revisions import pending_revision, source_of
 from magos.reconcilers.workspace.annotated import principal_of, read_annotations
-from magos.reconcilers.workspace.move import Move, ask_all, normal, to
+from magos.reconcilers.workspace.move import Move, ask_inputs, normal, to
 from magos.reconcilers.workspace.observation import Observation
 from magos.reconcilers.workspace.specification import specification_hash
 from magos.reconcilers.workspace.triggers import REASONS, Cause, amendment_cause, find_cause, higher, unconfirmed
@@ -35,7 +35,7 @@ def begin(seen: Observation) -> Move:
     cause = find_cause(seen)
     if cause is None:  # the situation was judged by the very same function
         return Move()
-    return ask_all(seen) if unconfirmed(seen, cause.trigger) else reset(seen, cause)
+    return ask_inputs(seen) if unconfirmed(seen, cause.trigger) else reset(seen, cause)
 
 
 def reset(seen: Observation, cause: Cause) -> Move:
@@ -95,7 +95,7 @@ def amend(seen: Observation) -> Move:
     """Bring the waiting run up to date; permission that was given for something else goes first."""
     trigger = amendment_cause(seen) or Trigger.UNKNOWN
     if unconfirmed(seen, trigger):
-        return ask_all(seen)
+        return ask_inputs(seen)
     if trigger in (Trigger.CONFIGURATION, Trigger.REVISION) and execution_allowed(seen.subject.metadata.annotations):
         return Move(effects=remove_annotations(seen, EXECUTION_ALLOWED))
     status = seen.subject.status

@@ -55,7 +55,7 @@ def unconfirmed(seen: Observation, trigger: Trigger) -> bool:
 
     A cache may show a Project or a VariableSet older than the one the run was started with; that is no change.
     """
-    if seen.complete or not seen.has_run:
+    if seen.inputs_live or not seen.has_run:
         return False
     if trigger is Trigger.CONFIGURATION:
         return seen.project is not None and same_specification(seen.run.spec_hash, seen.subject, None)
