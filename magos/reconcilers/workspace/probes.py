@@ -7,6 +7,7 @@ and, in the pass that follows, whether everything has been answered for the obje
 from magos.api.kube import CONFIG_MAPS, JOBS, PERSISTENT_VOLUME_CLAIMS, PODS, Job, Pod
 from magos.api.labels import WORKSPACE, workspace_label
 from magos.api.names import volume_claim_name
+from magos.api.phases import WITH_PLAN
 from magos.api.project import PROJECTS, Project
 from magos.api.selectors import compile_selector
 from magos.api.validatingpolicy import VALIDATING_POLICIES
@@ -87,7 +88,12 @@ def set_probe(workspace: Workspace, name: str) -> LiveGet:
 
 
 def policies_probe(workspace: Workspace, project: Project | None) -> LiveList | None:
-    """Return the question for the selected policies; None without a selector, or with one that cannot be used."""
+    """Return the question for the selected policies.
+
+    None without a selector or with one that cannot be used, and where there is a plan already: it has been judged.
+    """
+    if workspace.status.phase in WITH_PLAN:
+        return None
     selector = effective_selector(workspace, project).selector
     if selector is None:
         return None

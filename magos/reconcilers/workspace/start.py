@@ -10,12 +10,14 @@
 from msgspec.structs import replace
 
 from magos.api.annotations import EXECUTION_ALLOWED
+from magos.api.conditions import shorten
 from magos.api.names import JobType, job_name
 from magos.api.phases import WITH_PLAN, Phase
 from magos.api.reasons import Reason
 from magos.api.triggers import Trigger
 from magos.ids import RunID
 from magos.reconcilers.workspace.admission import Refused, judge_specs, judge_start, selected_policies
+from magos.reconcilers.workspace.annotated import principal_of, read_annotations
 from magos.reconcilers.workspace.blockers import Blocker, find_blocker, judge_claim
 from magos.reconcilers.workspace.finish import finish
 from magos.reconcilers.workspace.inputs import Awaiting
@@ -156,10 +158,28 @@ def rejudge(seen: Observation) -> Move:
     if refused is None:
         # Sets that are not validated yet may still turn out to be unresolved: the next look tells.
         return keep(seen) if isinstance(seen.inputs, Awaiting) else restart(seen)
-    if (refused.reason, refused.message) == (seen.subject.status.reason, seen.subject.status.message):
+    return _still_refused(seen, refused)
+
+
+def _still_refused(seen: Observation, refused: Refused) -> Move:
+    """Say so if the cause has changed, or if somebody asked again: that request is answered by this refusal."""
+    status, annotations = seen.subject.status, seen.subject.metadata.annotations
+    request = read_annotations(annotations).request
+    asked = bool(request) and request != seen.run.request
+    if (refused.reason, shorten(refused.message)) == (status.reason, status.message) and not asked:
         return keep(seen)
+    run, served = seen.run, status.last_handled_reconcile_request
+    if asked:
+        run, served = replace(run, request=request, principal=principal_of(annotations, request)), request
     return Move(
-        status=to(seen, Phase.FAILED, refused.reason, refused.message),
+        status=to(
+            seen,
+            Phase.FAILED,
+            refused.reason,
+            refused.message,
+            current_run=run,
+            last_handled_reconcile_request=served,
+        ),
         events=(warning(seen, refused.reason, "Start", refused.message),),
     )
 

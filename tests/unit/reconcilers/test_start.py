@@ -157,6 +157,38 @@ def test_a_secret_with_a_username_alone_is_refused_and_healed_by_its_correction(
     assert status.current_run_id != former
 
 
+def test_a_request_for_a_start_that_is_still_refused_is_answered_by_the_refusal() -> None:
+    model = granted(source=Source(repo_url="git://h/r", target_revision="main"))
+    model.settle()
+    assert outcome(model) == (Phase.FAILED, Reason.SCHEME_NOT_ALLOWED)
+    former = model.workspace.status.current_run_id
+    model.annotate(reconcile_request="again", requested_by='{"request": "again", "principal": "ann"}')
+    model.settle()
+    status = model.workspace.status
+    assert (outcome(model), status.current_run_id) == ((Phase.FAILED, Reason.SCHEME_NOT_ALLOWED), former)
+    assert status.last_handled_reconcile_request == "again"
+    assert status.current_run is not None
+    assert status.current_run.principal == "ann"
+    assert "magosproject.io/reconcile-request" not in model.workspace.metadata.annotations
+    assert reasons(model.events).count(Reason.SCHEME_NOT_ALLOWED) == 2
+    before = model.versions
+    model.settle()
+    assert model.versions == before
+
+
+def test_a_refusal_longer_than_a_message_is_written_once() -> None:
+    names = tuple(f"label-{number:03}" for number in range(90))
+    wrong = LabelSelectorRequirement(key="a", operator="Exists", values=names)
+    other = LabelSelectorRequirement(key="x" * 1200, operator="Exists")
+    model = granted(validation=Validation(policy_selector=LabelSelector(match_expressions=(other, wrong))))
+    model.settle()
+    assert outcome(model) == (Phase.FAILED, Reason.INVALID_POLICY_SELECTOR)
+    assert len(model.workspace.status.message) == 1024
+    before = model.versions
+    model.settle()
+    assert model.versions == before
+
+
 def test_a_selector_that_cannot_be_parsed_is_refused() -> None:
     wrong = LabelSelector(match_expressions=(LabelSelectorRequirement(key="a", operator="In"),))
     model = granted(validation=Validation(policy_selector=wrong))

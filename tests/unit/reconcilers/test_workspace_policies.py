@@ -201,6 +201,16 @@ def test_the_apply_pod_has_no_policies() -> None:
     assert not [each for each in model.created_jobs[-1].spec.template.spec.volumes if each.config_map is not None]
 
 
+def test_an_apply_does_not_ask_for_policies_again() -> None:
+    model = cluster("cost")
+    model.to_planned(validation=OWN)
+    model.failing_kinds[VALIDATING_POLICIES.resource] = ProbeFailure(reason="NotFound", message="no such kind")
+    model.failing_kinds[CONFIG_MAPS.resource] = ProbeFailure(reason="Forbidden", message="no")
+    model.annotate(execution_allowed="true")
+    model.settle()
+    assert outcome(model)[0] is Phase.APPLYING
+
+
 # --- the verdict ------------------------------------------------------------------------------------------------------
 
 
