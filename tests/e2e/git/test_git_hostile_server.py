@@ -1,5 +1,6 @@
 """A server that answers with any bytes at all: the client lists, fetches or refuses, with an error of ours."""
 
+import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from magos.git.checkout import CheckoutRequest, checkout
 from magos.git.errors import GitError
 from magos.git.lsremote import LsRemoteRequest, ls_remote
 from magos.ids import GitSHA
+from tests.e2e.git.servers import Repository
 
 SHA = "1234567890" * 4
 _PATIENCE = 15.0
@@ -40,14 +42,15 @@ V2 = packet(b"version 2\n") + packet(b"agent=x\n") + packet(b"ls-refs\n") + pack
 class _Hostile(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     listing: ClassVar[bytes] = GOOD
+    refs: ClassVar[bytes] = b""
     answer: ClassVar[bytes] = b""
 
     def do_GET(self) -> None:
         self._send(self.listing, "advertisement")
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self._send(self.answer, "result")
+        asked = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self._send(self.refs if b"command=ls-refs" in asked else self.answer, "result")
 
     def _send(self, content: bytes, kind: str) -> None:
         self.send_response(200)
@@ -101,7 +104,7 @@ _FEW = settings(deadline=None, max_examples=60, suppress_health_check=[HealthChe
 @example(V2, packet(b"ERR go away\n"))
 @example(V2, packet(SHA.encode() + b"\n") + b"0000")
 def test_any_advertisement_is_an_answer_or_an_error_of_ours(url: str, listing: bytes, answer: bytes) -> None:
-    _Hostile.listing, _Hostile.answer = listing, answer
+    _Hostile.listing, _Hostile.refs = listing, answer
     with suppress(GitError):
         found = ls_remote(LsRemoteRequest(url, "main", ("http",), timeout=_PATIENCE))
         assert len(found.sha) == 40
@@ -118,7 +121,7 @@ def test_any_advertisement_is_an_answer_or_an_error_of_ours(url: str, listing: b
 @example(GOOD, packet(b"ACK \xff\n"))
 @example(GOOD, b"")
 def test_any_pack_is_refused_and_leaves_nothing(url: str, listing: bytes, answer: bytes) -> None:
-    _Hostile.listing, _Hostile.answer = listing, answer
+    _Hostile.listing, _Hostile.refs, _Hostile.answer = listing, packet(f"{SHA} HEAD\n".encode()) + b"0000", answer
     with tempfile.TemporaryDirectory() as name:
         workdir, destination = Path(name) / "w", Path(name) / "d"
         workdir.mkdir()
@@ -134,4 +137,49 @@ def test_any_pack_is_refused_and_leaves_nothing(url: str, listing: bytes, answer
         with pytest.raises(GitError):
             checkout(request)
         assert list(destination.iterdir()) == []
+        assert list(workdir.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> tuple[GitSHA, bytes]:
+    """A commit and the pack that holds it, as git makes it."""
+    folder = tmp_path_factory.mktemp("packed")
+    repository = Repository(folder, "r.git")
+    sha = repository.commit({"a": "x" * 300, "b/c": "y", "b/d": "x" * 301})
+    command = ["git", "pack-objects", "--stdout", "--revs", "--delta-base-offset", "-q"]
+    pack = subprocess.run(command, cwd=repository.work, input=sha.encode(), capture_output=True, check=True).stdout
+    return GitSHA(sha), pack
+
+
+@_FEW
+@given(st.data())
+def test_a_changed_pack_gives_the_commit_itself_or_nothing(
+    url: str, served: tuple[GitSHA, bytes], data: st.DataObject
+) -> None:
+    sha, pack = served
+    changed = data.draw(st.just(pack) | mutated(pack))
+    packets = b"".join(packet(b"\1" + changed[at : at + 500]) for at in range(0, len(changed), 500))
+    _Hostile.listing, _Hostile.refs = V2, packet(f"{sha} HEAD\n".encode()) + b"0000"
+    _Hostile.answer = packet(b"packfile\n") + packets + b"0000"
+    with tempfile.TemporaryDirectory() as name:
+        workdir, destination = Path(name) / "w", Path(name) / "d"
+        workdir.mkdir()
+        request = CheckoutRequest(
+            url=url,
+            target_revision="main",
+            revision=sha,
+            destination=destination,
+            workdir=workdir,
+            allowed_schemes=("http",),
+            timeout=_PATIENCE,
+        )
+        try:
+            found = checkout(request)
+        except GitError:
+            assert changed != pack
+            assert list(destination.iterdir()) == []
+        else:
+            assert found.revision == sha
+            assert {str(path.relative_to(destination)) for path in destination.rglob("*")} == {"a", "b", "b/c", "b/d"}
+            assert (destination / "a").read_text() == "x" * 300
         assert list(workdir.iterdir()) == []
