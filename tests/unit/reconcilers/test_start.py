@@ -449,3 +449,17 @@ def test_a_start_that_was_given_up_is_cleared_away_also_after_a_crash() -> None:
     assert model.get(JOBS, job.metadata.name) is not None
     model.settle()
     assert model.get(JOBS, job.metadata.name) is None
+
+
+@pytest.mark.parametrize("missing", [{"plan_digest": ""}, {"revision": ""}])
+def test_a_status_that_names_no_plan_lets_nothing_be_applied(missing: dict[str, str]) -> None:
+    model = Cluster()
+    model.to_planned()
+    status = model.workspace.status
+    assert status.current_run is not None
+    forged = replace(status, current_run=replace(status.current_run, **missing))
+    model.put(WORKSPACES, replace(model.workspace, status=forged))
+    model.annotate(execution_allowed="true")
+    model.settle()
+    assert outcome(model) == (Phase.FAILED, Reason.PLAN_MISMATCH)
+    assert len(model.created_jobs) == 1

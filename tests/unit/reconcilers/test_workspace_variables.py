@@ -219,11 +219,11 @@ def test_a_set_that_may_not_be_read_is_an_error() -> None:
     assert model.created_jobs == []
 
 
-def test_optional_and_changed_sets_of_the_project_are_read_live_with_the_project() -> None:
+def test_sets_that_only_the_live_project_names_are_read_live_with_it() -> None:
     model = cluster(literal("a", "1"))
     model.put(PROJECTS, Project(metadata=ObjectMeta(name="platform", namespace=NAMESPACE)))
     model.sync()
-    model.lagging.add(PROJECTS.resource)
+    model.lagging |= {PROJECTS.resource, VARIABLESETS.resource}
     put_set(model, literal("late", "2"), name="common")
     project = model.get(PROJECTS, "platform")
     model.put(PROJECTS, replace(project, spec=ProjectSpec(variable_set_ref=(NameReference(name="common"),))))
