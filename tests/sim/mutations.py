@@ -20,6 +20,8 @@ _COPIED = ("magos", "tests", "crds", "deploy", "samples", "pyproject.toml", "REA
 _GUARDS = ("tests/sim/test_guards.py",)
 _RUNTIME = ("tests/sim/test_effects.py", "tests/sim/test_controller.py")
 _ENDS = ("tests/unit/reconcilers/test_ends.py",)
+_VARIABLES = ("tests/unit/reconcilers/test_workspace_variables.py",)
+_POLICIES = ("tests/unit/reconcilers/test_workspace_policies.py",)
 _ROLLOUT = ("tests/unit/reconcilers/test_rollout.py", "tests/unit/reconcilers/test_rollout_laws.py")
 
 
@@ -120,6 +122,69 @@ MUTATIONS = (
         "magos/reconcilers/workspace",
         "    if not force_delete(meta.annotations):\n",
         "    if meta is None:\n",
+    ),
+    Mutation(
+        "variables: a lagging cache is a change",
+        "magos/reconcilers/workspace",
+        "return trigger is Trigger.VARIABLES",
+        "return False",
+        _VARIABLES,
+    ),
+    Mutation(
+        "variables: a plan that was approved is discarded",
+        "magos/reconcilers/workspace",
+        "if seen.gated else seen.run.approval is None",
+        "if seen.gated else True",
+        _VARIABLES,
+    ),
+    Mutation(
+        "variables: a change does not stop an allowed apply",
+        "magos/reconcilers/workspace",
+        "if seen.gated else seen.run.approval is None",
+        "if seen.gated else False",
+        _VARIABLES,
+    ),
+    Mutation(
+        "variables: what is unresolved is left out",
+        "magos/reconcilers/workspace",
+        "    if not isinstance(seen.inputs, Unresolved):",
+        "    if True:",
+        _VARIABLES,
+    ),
+    Mutation(
+        "variables: a start is judged by the caches",
+        "magos/reconcilers/workspace",
+        "complete=all(fact is not None for fact in asked.values())",
+        "complete=True",
+        _VARIABLES,
+    ),
+    Mutation(
+        "variables: a rotated one reaches the apply",
+        "magos/reconcilers/workspace",
+        "variables=apply_environment(seen.project_sets, seen.own_sets, run.variables)",
+        "variables=plan_environment(seen.inputs)",
+        _VARIABLES,
+    ),
+    Mutation(
+        "policies: those that cannot be listed count as none",
+        "magos/reconcilers/workspace",
+        "if seen.policies_failure is not None or seen.policies is None:",
+        "if False:",
+        _POLICIES,
+    ),
+    Mutation(
+        "policies: every stage sees them",
+        "magos/reconcilers/workspace",
+        "wanted = stage is Stage.JOB and plan.policies is not None",
+        "wanted = plan.policies is not None",
+        _POLICIES,
+    ),
+    Mutation(
+        "digest: a status without one lets an apply start",
+        "magos/reconcilers/workspace",
+        "if not (seen.run.plan_digest and seen.run.revision):",
+        "if False:",
+        ("tests/unit/reconcilers/test_start.py",),
     ),
     Mutation(
         "promotion: another commit is good enough",
