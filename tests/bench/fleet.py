@@ -6,15 +6,12 @@ has both phases: Pending, where a run waits, and Applied, where each trigger wou
 """
 
 import os
-import re
 import signal
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,6 +33,7 @@ from magos.local.samplerepo import SampleRepository
 from magos.runtime.client import ApiClient
 from magos.runtime.config import load_config
 from magos.runtime.http import connect
+from tests.bench.scrape import Process, Samples, process, samples
 from tests.e2e.onemachine import Document, OneMachine, one_machine
 
 __all__ = ["NAMES", "Fleet", "measure"]
@@ -47,12 +45,8 @@ _POLL_SECONDS = 15
 _QUIET_SECONDS = 5.0
 _POLLS = 3
 _AT_ONCE = 24
-_SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.ASCII)
-_LABEL = re.compile(r'(\w+)="([^"]*)"', re.ASCII)
 
 _T = TypeVar("_T")
-
-Samples = Sequence[tuple[Mapping[str, str], float]]
 
 
 class Polled(msgspec.Struct, frozen=True):
@@ -60,13 +54,6 @@ class Polled(msgspec.Struct, frozen=True):
 
     listings: tuple[int, ...]
     polls: tuple[float, ...]
-
-
-class Process(msgspec.Struct, frozen=True):
-    """What a controller has used so far: CPU seconds, and memory in MiB now."""
-
-    cpu: float
-    memory: float
 
 
 class Fleet:
@@ -99,10 +86,14 @@ class Fleet:
 
     def settle(self) -> None:
         """Create all Workspaces, end the run of every other one, and wait until nothing is written any more."""
+        began = time.monotonic()
         self._all(self._create, range(len(self.names)))
+        _say(f"created after {time.monotonic() - began:.0f} s")
         _until(lambda: all(map(_waits, self.workspaces())), "a run and a commit for each Workspace", within=600)
+        _say(f"each has its run and commit after {time.monotonic() - began:.0f} s")
         self._all(self._end_run, [each for each in self.workspaces() if _is_even(each)])
         _until(lambda: all(_rests(each) for each in self.workspaces()), "the end of every other run", within=300)
+        _say(f"every other run is ended after {time.monotonic() - began:.0f} s")
         _until(lambda: not self._writes_soon(), "an end of all writing", within=120)
 
     def wait_for_polls(self, polls: int) -> Polled:
@@ -116,7 +107,7 @@ class Fleet:
         after = self._polled()
         return Polled(
             tuple(now - then for now, then in zip(after.listings, before.listings, strict=True)),
-            tuple(now - then for now, then in zip(after.polls, before.polls, strict=True)),
+            tuple(round(now - then, 3) for now, then in zip(after.polls, before.polls, strict=True)),
         )
 
     def wait_until_caught_up(self) -> None:
@@ -146,7 +137,7 @@ class Fleet:
 
     def processes(self) -> dict[str, Process]:
         """What each controller uses."""
-        return {name: _process(each.pid) for name, each in self._here.here.controllers.items() if each.pid is not None}
+        return {name: process(each.pid) for name, each in self._here.here.controllers.items() if each.pid is not None}
 
     # --- the API ---------------------------------------------------------------------------------------------------
 
@@ -244,7 +235,7 @@ class Fleet:
         for labels, value in self._samples("refwatcher", "refwatcher_poll_total"):
             counts[labels["namespace"], labels["name"]] += int(value)
         shares = [self.names[i :: len(self.urls)] for i in range(len(self.urls))]
-        return tuple(sum(counts[name] for name in share) / len(share) for share in shares)
+        return tuple(round(sum(counts[name] for name in share) / len(share), 3) for share in shares)
 
     def _caught_up(self) -> bool:
         passes = Counter[tuple[str, str]]()
@@ -258,23 +249,16 @@ class Fleet:
         return any(value == 1 for _, value in samples)
 
     def _samples(self, controller: str, family: str) -> Samples:
-        """The samples of a metric of a controller; none while it cannot be asked."""
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._ports[controller]}/metrics", timeout=10) as answer:
-                lines = answer.read().decode().splitlines()
-        except (urllib.error.URLError, ConnectionError, TimeoutError):
-            return ()
-        found = [match for line in lines if line.startswith(family) and (match := _SAMPLE.match(line))]
-        return [(dict(_LABEL.findall(each[2] or "")), float(each[3])) for each in found if each[1] == family]
+        return samples(self._ports[controller], family)
 
 
 def _until(probe: Callable[[], _T | None], what: str, *, within: float = 120.0) -> _T:
-    """Return the first truthy answer, asked every second."""
+    """Return the first truthy answer; asked every other second, because reading a fleet keeps the API server busy."""
     end = time.monotonic() + within
     while not (answer := probe()):
         if time.monotonic() > end:
             raise AssertionError(f"not within {within:g} s: {what}")
-        time.sleep(1.0)
+        time.sleep(2.0)
     return answer
 
 
@@ -292,13 +276,6 @@ def _rests(workspace: Workspace) -> bool:
     return not _is_even(workspace) or workspace.status.phase is Phase.APPLIED
 
 
-def _process(pid: int) -> Process:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    memory = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.ASCII)
-    ticks = os.sysconf("SC_CLK_TCK")
-    return Process((int(fields[11]) + int(fields[12])) / ticks, int(memory[1]) / 1024 if memory else 0.0)
-
-
 def _say(text: str) -> None:
     print(f"fleet: {text}", file=sys.stderr)
 
@@ -313,7 +290,7 @@ def _rest(fleet: Fleet) -> dict[str, float]:
         cpu = (now.cpu - used[name].cpu) / seconds
         _say(f"{name}: {cpu:.1%} of a core at rest, {now.cpu:.1f} s of CPU since its start, {now.memory:.0f} MiB")
     return {
-        "fleet1000.listings_per_repo_poll": sum(counted.listings) / sum(counted.polls),
+        "fleet1000.listings_per_repo_poll": round(sum(counted.listings) / sum(counted.polls), 3),
         "fleet1000.idle_writes": len(writes),
     }
 
