@@ -10,6 +10,7 @@ from functools import lru_cache
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from magos.api import annotations
 from magos.durations import format_duration, parse_duration
@@ -40,17 +41,23 @@ class Annotated(Struct, frozen=True, kw_only=True):
 
 def read_annotations(values: Mapping[str, str]) -> Annotated:
     """Return what the annotations of a Workspace say."""
-    return _read(
+    texts = (
         values.get(annotations.RECONCILE_INTERVAL),
         values.get(annotations.GIT_POLL_INTERVAL),
         values.get(annotations.TF_LOG_LEVEL, ""),
-        values.get(annotations.RECONCILE_REQUEST, ""),
     )
+    request = values.get(annotations.RECONCILE_REQUEST, "")
+    settings = _remembered(*texts) if all(len(text or "") <= _SHOWN for text in texts) else _read(*texts)
+    return replace(settings, request=request) if request else settings
 
 
 @lru_cache(maxsize=1024)
-def _read(interval_text: str | None, poll_text: str | None, level: str, request: str) -> Annotated:
-    """Every pass asks several times, and most Workspaces say the same: nothing."""
+def _remembered(interval_text: str | None, poll_text: str | None, level: str) -> Annotated:
+    """Every pass asks several times, and most Workspaces say the same: nothing. Only short texts are kept."""
+    return _read(interval_text, poll_text, level)
+
+
+def _read(interval_text: str | None, poll_text: str | None, level: str) -> Annotated:
     problems: list[str] = []
     interval = _duration(
         annotations.RECONCILE_INTERVAL,
@@ -69,7 +76,7 @@ def _read(interval_text: str | None, poll_text: str | None, level: str, request:
         interval=interval,
         printed=format_duration(interval),
         log_level=level,
-        request=request,
+        request="",
         problems=tuple(problems),
     )
 

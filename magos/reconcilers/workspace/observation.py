@@ -25,6 +25,7 @@ from magos.reconcilers.workspace import probes
 from magos.reconcilers.workspace.inputs import Layer
 from magos.reconcilers.workspace.memo import Memo
 from magos.reconcilers.workspace.settings import WorkspaceSettings
+from magos.reconcilers.workspace.specification import forget_specification
 from magos.reconcilers.workspace.variables import Composition, compose, layers_of
 from magos.reconcilers.workspace.variables import Outcome as Inputs
 from magos.runtime.decision import Fact, Probe, ProbeFailure, Refusal, Request, View
@@ -153,6 +154,8 @@ def observe(request: Request, view: View, now: datetime, settings: WorkspaceSett
         failure=_first_failure(facts),
     )
     if workspace is None:
+        _inputs.forget((namespace, name))
+        forget_specification(namespace, name)
         return observation
     surrounded = _with_surroundings(observation, view, workspace)
     return _with_facts(surrounded, view, workspace) if live else surrounded
@@ -188,7 +191,7 @@ def _with_surroundings(seen: Observation, view: View, workspace: Workspace) -> O
     inherited, own = layers_of(workspace, project, find)
     sets = tuple(layer.found for layer in (*inherited, *own))
     specs = (workspace.spec, project.spec if project is not None else None)
-    inputs = _inputs.of((*specs, *sets), lambda: compose(inherited, own))
+    inputs = _inputs.of((namespace, workspace.metadata.name), (*specs, *sets), lambda: compose(inherited, own))
     return replace(seen, project_sets=inherited, own_sets=own, inputs=inputs)
 
 

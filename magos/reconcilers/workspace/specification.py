@@ -9,11 +9,17 @@ from msgspec import Struct
 from magos.api.canonical import canonical_json
 from magos.api.project import Project
 from magos.api.selectors import LabelSelector
-from magos.api.workspace import Workspace, WorkspaceSpec
+from magos.api.workspace import Workspace
 from magos.ids import digest_of
 from magos.reconcilers.workspace.memo import Memo
 
-__all__ = ["EffectiveSelector", "effective_selector", "same_specification", "specification_hash"]
+__all__ = [
+    "EffectiveSelector",
+    "effective_selector",
+    "forget_specification",
+    "same_specification",
+    "specification_hash",
+]
 
 _SELECTOR_DIGITS = 16
 
@@ -41,7 +47,7 @@ def effective_selector(workspace: Workspace, project: Project | None) -> Effecti
 def specification_hash(workspace: Workspace, project: Project | None) -> str:
     """Return the hash over everything whose change calls for a new run."""
     selector = effective_selector(workspace, project).selector
-    own = _digest_of_spec(workspace.spec)
+    own = _digest_of_spec(workspace)
     if selector is None:
         return own
     return f"{own}/{digest_of(canonical_json(selector)).removeprefix('sha256:')[:_SELECTOR_DIGITS]}"
@@ -50,8 +56,14 @@ def specification_hash(workspace: Workspace, project: Project | None) -> str:
 _digests: Memo[str] = Memo()
 
 
-def _digest_of_spec(spec: WorkspaceSpec) -> str:
-    return _digests.of((spec,), lambda: digest_of(canonical_json(spec)))
+def _digest_of_spec(workspace: Workspace) -> str:
+    spec, meta = workspace.spec, workspace.metadata
+    return _digests.of((meta.namespace, meta.name), (spec,), lambda: digest_of(canonical_json(spec)))
+
+
+def forget_specification(namespace: str, name: str) -> None:
+    """Let go of what is remembered of a Workspace that is gone."""
+    _digests.forget((namespace, name))
 
 
 def same_specification(stored: str, workspace: Workspace, project: Project | None) -> bool:

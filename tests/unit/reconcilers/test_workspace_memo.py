@@ -7,10 +7,11 @@ from msgspec.structs import replace
 
 from magos.api.kube import JOBS, PODS
 from magos.api.meta import Kind
+from magos.api.workspace import WORKSPACES
 from magos.reconcilers.workspace.machine import reconcile
 from magos.reconcilers.workspace.memo import Memo
-from magos.reconcilers.workspace.observation import BY_WORKSPACE, observe, workspace_index
-from magos.reconcilers.workspace.specification import specification_hash
+from magos.reconcilers.workspace.observation import BY_WORKSPACE, _inputs, observe, workspace_index
+from magos.reconcilers.workspace.specification import _digests, specification_hash
 from magos.runtime.decision import Request
 from tests.unit.reconcilers.cluster import Cluster
 from tests.unit.reconcilers.model import NAME, NAMESPACE, ModelView, workspace_manifest
@@ -40,11 +41,29 @@ def test_the_same_objects_are_computed_once_and_others_anew() -> None:
         calls.append(1)
         return len(calls)
 
-    one, other, third = object(), object(), object()
-    assert (memo.of((one,), compute), memo.of((one,), compute)) == (1, 1)
-    assert memo.of((one, other), compute) == 2
-    assert memo.of((third,), compute) == 3  # the bound: everything is forgotten
-    assert memo.of((one,), compute) == 4
+    one, other = object(), object()
+    here, there, elsewhere = ("n", "here"), ("n", "there"), ("n", "elsewhere")
+    assert (memo.of(here, (one,), compute), memo.of(here, (one,), compute)) == (1, 1)
+    assert memo.of(here, (one, other), compute) == 2
+    assert memo.of(here, (one,), compute) == 3  # only the latest is kept
+    assert memo.of(there, (one,), compute) == 4
+    assert memo.of(elsewhere, (one,), compute) == 5  # the bound: everything is forgotten
+    assert len(memo) == 1
+    memo.forget(elsewhere)
+    assert len(memo) == 0
+
+
+def test_a_workspace_that_is_gone_leaves_nothing_behind() -> None:
+    model = Cluster()
+    model.to_applied()
+    model.user_deletes(WORKSPACES, NAME)
+    for _ in range(4):
+        model.step()
+    assert model.get(WORKSPACES, NAME) is None
+    known = (len(_inputs), len(_digests))
+    model.step()
+    assert (len(_inputs), len(_digests)) == known
+    assert (NAMESPACE, NAME) not in {*_inputs._known, *_digests._known}
 
 
 def test_short_lived_objects_are_never_mistaken_for_each_other() -> None:
