@@ -174,8 +174,9 @@ def test_a_commit_while_gated_is_served_after_the_run_or_discards_the_plan(stage
     stage.annotate(detected_revision=OTHER_SHA)
     if not discard:
         stage.annotate(approved=first)
-        stage.applies()
-        assert stage.workspace.status.observed_revision == SHA
+        stage.starts(APPLY)
+        stage.ends(APPLY)  # Applied is passed through: the commit's own run follows at once
+        stage.until(lambda ws: ws.status.observed_revision == SHA)
     stage.triggered("revision", first)
     assert stage.run.revision == OTHER_SHA
     assert not [job for job in stage.jobs() if job["metadata"]["labels"]["magosproject.io/run-id"] != first]
