@@ -286,14 +286,16 @@ def second_run() -> list[Record]:
 
 
 def hasty() -> list[Record]:
+    """A tick every six seconds."""
     first = {**status(Phase.PENDING, "ScheduledReconcile"), "current_run_trigger": Trigger.SCHEDULED}
     one = workspace(annotations=ALLOWED, **first)
-    two = workspace(annotations=ALLOWED, **{**first, "current_run_id": NEXT})
+    runs = [f"20260101T000000-{number:08x}" for number in range(11)]
     return [
         wrote(0, "user", None, one),
-        JobCreated(at=1, actor="workspace", workspace=OWNER, uid="j1", run_id=RUN, job_type=PLAN),
-        wrote(2, "workspace", one, two),
-        JobCreated(at=3, actor="workspace", workspace=OWNER, uid="j2", run_id=NEXT, job_type=PLAN),
+        *(
+            JobCreated(at=1 + 6 * n, actor="workspace", workspace=OWNER, uid=run, run_id=run, job_type=PLAN)
+            for n, run in enumerate(runs)
+        ),
     ]
 
 
