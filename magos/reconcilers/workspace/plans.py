@@ -77,9 +77,9 @@ def _close_gate(seen: Observation, result: Result, why: GateReason) -> Move:
 
 def rejected(seen: Observation, result: Result) -> Move:
     """Return the end of a run whose plan violates policies that block."""
-    total = max(result.violations_total, len(result.violations))
+    number = _blocking_violations(result)
     named = "; ".join(f"{violation.policy}: {violation.message}" for violation in result.violations)
-    count = f"{total} violation{'' if total == 1 else 's'}"
+    count = f"{number} violation{'' if number == 1 else 's'}"
     told = named or result.message
     told = told if len(told) <= _LONGEST_LIST else told[: _LONGEST_LIST - 1] + "…"
     return finish(
@@ -89,6 +89,14 @@ def rejected(seen: Observation, result: Result) -> Move:
         f"{count}: {told.rstrip('.')}. Change the code or the policy; the next run plans again.",
         **findings(result),
     )
+
+
+def _blocking_violations(result: Result) -> int:
+    """Count what blocks. It is listed first, so a listed Audit violation means that nothing that blocks is hidden."""
+    listed = result.violations
+    blocking = sum(violation.action in _BLOCKING for violation in listed)
+    all_listed = blocking < len(listed) or result.violations_total <= len(listed)
+    return blocking if all_listed else result.violations_total
 
 
 def _planned_run(seen: Observation, result: Result, *, follows: bool) -> CurrentRun:

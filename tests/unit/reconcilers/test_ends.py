@@ -209,6 +209,15 @@ def test_a_policy_violation_reported_by_the_runner_fails_the_validation() -> Non
     assert outcome(model) == (Phase.VALIDATION_FAILED, Reason.POLICY_VIOLATION)
 
 
+def test_the_message_of_a_rejected_plan_counts_only_what_blocks() -> None:
+    model = Cluster()
+    model.to_planning()
+    denied = Violation(policy="d", message="no", action=ViolationAction.DENY)
+    audited = Violation(policy="a", message="hm", action=ViolationAction.AUDIT)
+    model.run_job_end(JobType.PLAN, plan_result(model, violations=(denied, audited), violations_total=9))
+    assert model.workspace.status.message.startswith("1 violation: d: no; a: hm. ")
+
+
 def test_audit_violations_close_the_gate_also_under_auto_apply() -> None:
     model = Cluster()
     model.to_planning()

@@ -235,7 +235,7 @@ def test_deny_and_warn_block_the_apply_whatever_else_is_violated(action: Violati
     model = judged(blocked(action, ViolationAction.AUDIT))
     status = model.workspace.status
     assert outcome(model) == (Phase.VALIDATION_FAILED, Reason.POLICY_VIOLATION)
-    assert status.message.startswith("2 violations: p0: no")
+    assert status.message.startswith("1 violation: p0: no")
     assert [str(each.action) for each in status.policy_violations] == [str(action), "Audit"]
     assert status.policies_evaluated == 1
     assert model.job(JobType.APPLY) is None
