@@ -27,7 +27,7 @@ def mirror(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReleaseMirror]:
 
 @pytest.fixture(autouse=True)
 def _pid_namespace(tmp_path: Path) -> Iterator[None]:
-    """End what a killed stage left running: here a stage is a bare process, in a pod its container would end with it."""
+    """End what a killed stage left running: a stage is a bare process here; in a pod its container ends with it."""
     yield
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:
