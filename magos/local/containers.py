@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Mapping
@@ -65,6 +66,11 @@ class PodFolder(Struct, frozen=True):
     def termination(self, container: str) -> Path:
         """Where a container may leave its termination message."""
         return self.path / "termination" / container
+
+    def discard_volumes(self) -> None:
+        """Remove what ends with the pod's last container, as a kubelet does; logs and messages stay."""
+        for name in ("volumes", "roots"):
+            shutil.rmtree(self.path / name, ignore_errors=True)
 
     def root(self, container: str) -> Path:
         """The mount point of a container's root."""

@@ -78,8 +78,10 @@ class PodLife:
                 await self._live(environment_of_node)
                 tasks.cancel_scope.cancel()
         finally:
-            for run in self._runs:
-                await run.close()
+            with anyio.CancelScope(shield=True):
+                for run in self._runs:
+                    await run.close()
+                await anyio.to_thread.run_sync(self.folder.discard_volumes)
 
     def _restart_policies(self) -> list[str]:
         return [self.pod.spec.restart_policy, *(entry.restart_policy for entry in self.pod.spec.init_containers)]

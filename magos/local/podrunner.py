@@ -17,14 +17,25 @@ import anyio.abc
 import structlog
 from msgspec import Struct, field
 
-from magos.api.kube import NODES, PODS, PODS_IN_FULL, Node, NodeAddress, NodeCondition, NodeStatus, PodManifest
+from magos.api.kube import (
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    PODS_IN_FULL,
+    Node,
+    NodeAddress,
+    NodeCondition,
+    NodeStatus,
+    PersistentVolumeClaim,
+    PodManifest,
+)
 from magos.api.meta import Kind, ObjectMeta
 from magos.local.containers import PodFolder, now_text
 from magos.local.credentials import Authority
 from magos.local.podlife import PodLife
 from magos.local.podlogs import ContainerLog, log_server
 from magos.local.podsources import PodSources, Request
-from magos.local.podvolumes import PodVolumes
+from magos.local.podvolumes import PodVolumes, remove_claim
 from magos.runtime.client import ApiClient, ApiError
 from magos.runtime.clock import SystemClock
 from magos.runtime.informer import Change, Informer
@@ -108,14 +119,24 @@ class PodRunner:
         informer: Informer[PodManifest] = Informer(
             self._client, PODS_IN_FULL, clock=SystemClock(), rng=random.SystemRandom()
         )
+        claims: Informer[PersistentVolumeClaim] = Informer(
+            self._client, PERSISTENT_VOLUME_CLAIMS, clock=SystemClock(), rng=random.SystemRandom()
+        )
         async with log_server(self, self._authority) as port, anyio.create_task_group() as tasks:
             await self._register(port)
             informer.add_handler(lambda change: self._changed(change, tasks))
+            claims.add_handler(lambda change: self._claim_changed(change, tasks))
             tasks.start_soon(informer.run)
+            tasks.start_soon(claims.run)
             task_status.started()
             while True:
                 await anyio.sleep(_HEARTBEAT_SECONDS)
                 await self._ready_condition()
+
+    def _claim_changed(self, change: Change[PersistentVolumeClaim], tasks: anyio.abc.TaskGroup) -> None:
+        """A claim's content goes with the claim; admission keeps the claim while a pod uses it."""
+        if change.old is not None and (change.new is None or change.new.metadata.uid != change.old.metadata.uid):
+            tasks.start_soon(anyio.to_thread.run_sync, remove_claim, self._folder, change.old.metadata.uid)
 
     def _changed(self, change: Change[PodManifest], tasks: anyio.abc.TaskGroup) -> None:
         pod = change.new

@@ -14,7 +14,7 @@ import anyio
 from magos.api.kube import KeyToPath, PodManifest, ProjectedSource, Volume, VolumeMount
 from magos.local.podsources import PodConfigError, PodSources, pod_field
 
-__all__ = ["PodVolumes", "claim_folder"]
+__all__ = ["PodVolumes", "claim_folder", "remove_claim"]
 
 _FILE_MODE = 0o644
 
@@ -22,6 +22,11 @@ _FILE_MODE = 0o644
 def claim_folder(root: Path, uid: str) -> Path:
     """Where the content of a claim lies."""
     return root / "claims" / uid
+
+
+def remove_claim(root: Path, uid: str) -> None:
+    """Remove the content of a claim that does not exist any more."""
+    shutil.rmtree(claim_folder(root, uid), ignore_errors=True)
 
 
 class PodVolumes:

@@ -15,6 +15,8 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OneMachine]:
 
 
 @pytest.fixture
-def namespace(here: OneMachine) -> str:
-    """A namespace with a Project ``shop`` and everything that runner pods need."""
-    return here.namespace()
+def namespace(here: OneMachine) -> Iterator[str]:
+    """A namespace with a Project ``shop`` and everything that runner pods need, deleted behind the test."""
+    name = here.namespace()
+    yield name
+    here.here.kubectl.run("delete", "namespace", name, "--wait=false")

@@ -225,3 +225,34 @@ def test_a_restart_policy_it_cannot_keep_is_said_not_ignored(here: OneMachine, n
     found = finished(here, namespace, "restarting")
     assert (found["phase"], found["reason"]) == ("Failed", "UnsupportedRestartPolicy")
     assert "Never" in found["message"]
+
+
+def test_a_pods_volumes_end_with_it_and_a_claims_content_with_the_claim(here: OneMachine, namespace: str) -> None:
+    volumes = [
+        {"name": "work", "emptyDir": {}},
+        {"name": "data", "persistentVolumeClaim": {"claimName": "kept"}},
+    ]
+    mounts = [{"name": "work", "mountPath": "/work"}, {"name": "data", "mountPath": "/data"}]
+    here.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "kept", "namespace": namespace},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+        },
+        pod(
+            namespace,
+            "passing",
+            volumes=volumes,
+            containers=[container("main", "echo x > /work/x; echo y > /data/y; echo said", volumeMounts=mounts)],
+        ),
+    )
+    assert finished(here, namespace, "passing")["phase"] == "Succeeded"
+    kubectl, folder = here.here.kubectl, here.here.pods.folder
+    uid = json.loads(kubectl.run("get", "pod", "passing", "-n", namespace, "-o", "json"))["metadata"]["uid"]
+    claim = json.loads(kubectl.run("get", "pvc", "kept", "-n", namespace, "-o", "json"))["metadata"]["uid"]
+    eventually(lambda: not (folder / "pods" / uid / "volumes").exists())
+    assert (folder / "claims" / claim / "y").read_text() == "y\n"
+    assert kubectl.run("logs", "passing", "-n", namespace) == "said\n"
+    kubectl.run("delete", "pod,pvc", "--all", "-n", namespace)
+    eventually(lambda: not (folder / "claims" / claim).exists())
