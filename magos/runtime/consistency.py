@@ -2,7 +2,10 @@
 
 Promises:
 
-1. After a pass, the highest resourceVersion written per object (and the UIDs deleted) is remembered for the key.
+1. After a pass, the highest resourceVersion written per object (and the UIDs deleted) is remembered for the key. A
+   deletion counts as seen once the cache does not hold the UID. One that was decided on a live read, of an object that
+   the cache was never shown, therefore does not gate: its version is known to nobody. It may still appear in the cache
+   for a moment, and deleting it again by UID is done already.
 2. A key that is wanted before the caches have passed its writes is *parked*: no worker waits for it. An event or a
    bookmark that brings the caches up to date releases it.
 3. A write that no cache has shown for 5 s is looked up once at the API server: what can never be shown (deleted

@@ -77,9 +77,12 @@ class GateMachine(RuleBasedStateMachine):
 
     @rule(key=st.sampled_from(KEYS), name=st.sampled_from(NAMES))
     def delete(self, key: Key, name: str) -> None:
-        if key in self.parked or name not in self.server:
-            return
+        held = self.informer.cache.get("default", name)
+        if key in self.parked or name not in self.server or held is None:
+            return  # it is not running, or it would decide on what the cache was never shown: that does not gate
         uid = self.server[name].metadata.uid
+        if held.metadata.uid != uid:
+            return
         self._commit(name, deleted=True)
         self.needs[key].append((name, uid, True))
         write = Write(kind=CONFIG_MAPS, namespace="default", name=name, uid=uid, gone=True)
@@ -151,3 +154,15 @@ class GateMachine(RuleBasedStateMachine):
 
 TestGate = GateMachine.TestCase
 TestGate.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+
+
+def test_a_deletion_decided_on_a_live_read_does_not_gate() -> None:
+    """Nobody knows the version at which it took place, so no cache could ever be said to have reached it."""
+    machine = GateMachine()
+    machine.start()
+    machine.somebody_else_writes("a")
+    uid = machine.server["a"].metadata.uid
+    gone = Write(kind=CONFIG_MAPS, namespace="default", name="a", uid=uid, gone=True)
+    machine._on_loop(lambda: machine.gate.record(KEYS[0], (gone,)))
+    assert machine._on_loop(lambda: machine.gate.enter(KEYS[0], Priority.CHANGE)) is Standing.READY
+    machine.teardown()
