@@ -55,7 +55,8 @@ class Deadline:
         """Cut no connection any more; those that were cut stay so."""
         for timer, own in self._cuts:
             timer.cancel()
-            timer.join()
+            if timer.ident is not None:  # None: its start was interrupted
+                timer.join()
             own.close()
         self._cuts.clear()
 

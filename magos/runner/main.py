@@ -80,12 +80,14 @@ def _run_init(stage: Stage, paths: Paths, env: Environment, termination: Termina
     except StageFailed as error:
         status = _failure(stage, error.reason, journal.masked(error.message))
     except Terminated:
-        status = _failure(stage, Reason.INTERRUPTED, f"the {stage} stage was asked to stop (SIGTERM)")
-        code = TERMINATED
+        status = _interrupted(stage)
     except Exception as error:  # noqa: BLE001 - the boundary: whatever it was, job must be able to report it
         status = _unexpected(stage, phase, error, journal)
     finally:
         supervisor.end_all()
+    if status.reason is not None and termination.requested_at is not None:
+        status = _interrupted(stage)  # the error may be what the interruption left of a library's state
+        code = TERMINATED
     if execution is not None:
         status = _with_findings(status, execution.status)
     _say_end(journal, status)
@@ -124,13 +126,25 @@ def _run_job(paths: Paths, env: Environment, termination: Termination) -> int:
     except StageFailed as error:
         result = failed(result, error.reason, error.message)
     except Terminated:
-        result = failed(result, Reason.INTERRUPTED, "the job stage was asked to stop (SIGTERM)")
+        result = _stopped(result)
     except Exception as error:  # noqa: BLE001 - the boundary: a run without a result helps nobody
         status = _unexpected(Stage.JOB, _phase(env), error, journal)
         result = failed(result, phase_failed(_phase(env)), status.message)
+        if termination.requested_at is not None:
+            result = _stopped(result)  # the error may be what the interruption left of a library's state
     _say_result(journal, result)
     write_termination_message(paths.termination_log, result)
     return result.exit_code
+
+
+def _interrupted(stage: Stage) -> StageStatus:
+    return _failure(stage, Reason.INTERRUPTED, f"the {stage} stage was asked to stop (SIGTERM)")
+
+
+def _stopped(result: Result) -> Result:
+    from magos.runner.job import failed
+
+    return failed(result, Reason.INTERRUPTED, "the job stage was asked to stop (SIGTERM)")
 
 
 def _failure(stage: Stage, reason: Reason, message: str) -> StageStatus:

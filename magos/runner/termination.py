@@ -2,6 +2,10 @@
 
 Outside a tool the stage unwinds at once through ``Terminated``, and is ended after four seconds if something holds it
 up. While a tool runs the request is only noted: whoever waits for the tool asks it to stop, once, and gives it time.
+
+``Terminated`` may interrupt any line of the main thread, also one inside a library that holds a lock. So the handler
+takes no lock itself, and whoever sees an error after ``requested_at`` was set cannot trust it: the interruption may
+have caused it.
 """
 
 import os
@@ -9,7 +13,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from time import monotonic
+from time import monotonic, sleep
 from types import FrameType
 from typing import Final
 
@@ -35,17 +39,21 @@ class Termination:
     def __init__(self) -> None:
         self.requested_at: float | None = None
         self.wakeup, self._write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._overdue, self._begin = os.pipe2(os.O_CLOEXEC)
         self._waiting = False
         self._unwinding = False
 
     def install(self) -> None:
         """Take over the signals, also those that were blocked until now; only the main thread may."""
+        # Blocked while the watchdog starts, so that it inherits the mask and no signal is ever delivered to it.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {*_HANDLED, signal.SIGCHLD})
+        threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
         signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
         for number in _HANDLED:
             signal.signal(number, self._asked)
         # Without a handler of its own the signal would be dropped and not wake anybody.
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {*_HANDLED, signal.SIGCHLD})
 
     def conclude(self) -> None:
         """Ignore signals from now on: the exit code is decided.
@@ -81,7 +89,10 @@ class Termination:
         if self._unwinding:
             return  # a second signal must not interrupt the cleaning up
         self._unwinding = True
-        watchdog = threading.Timer(_LONGEST_UNWINDING, os._exit, (TERMINATED,))
-        watchdog.daemon = True
-        watchdog.start()
+        os.write(self._begin, b"!")
         raise Terminated
+
+    def _watch(self) -> None:
+        os.read(self._overdue, 1)
+        sleep(_LONGEST_UNWINDING)
+        os._exit(TERMINATED)
