@@ -43,6 +43,8 @@ _VERSION: Final = re.compile(
 _LONGEST_VERSION: Final = 64
 _SHORTEST_GRACE: Final = 11  # ten seconds are kept for killing and cleaning up
 _VARIABLE_PREFIX: Final = "TF_VAR_"
+_SECRET_COPIES: Final = "MAGOS_SECRET_"  # noqa: S105 - the name of variables
+"""How variables begin that repeat what an ``envFrom`` takes from a Secret: only their values count, to be masked."""
 _OWN_NAMES: Final = frozenset({"REPO_URL", "TARGET_REVISION", "TF_VERSION", "PROJECT_REF", "TF_PATH"})
 _OWN_PREFIXES: Final = ("MAGOS_", "GIT_", _VARIABLE_PREFIX)
 
@@ -84,8 +86,8 @@ class FetchConfig(msgspec.Struct, frozen=True, kw_only=True):
 class TerraformConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What ``terraform`` needs besides.
 
-    ``variables`` maps ``TF_VAR_<name>`` to the literal the user wrote; ``secret_names`` are those that come from
-    Secrets.
+    ``variables`` maps ``TF_VAR_<name>`` to the literal the user wrote; ``secret_names`` are the variables, these and
+    others, that come from Secrets.
     """
 
     run: RunConfig
@@ -144,12 +146,13 @@ def load_fetch(env: Environment) -> FetchConfig:
 def load_terraform(env: Environment) -> TerraformConfig:
     """Return the configuration of ``terraform``."""
     names = frozenset(name for part in env.get("MAGOS_REDACT_ENV", "").split(",") if (name := part.strip()))
+    copies = (value for name, value in env.items() if name.startswith(_SECRET_COPIES))
     return TerraformConfig(
         run=_run(env),
         variables={name: value for name, value in env.items() if name.startswith(_VARIABLE_PREFIX)},
         secret_names=names,
         allow_ephemeral_state=_flag(env, "MAGOS_ALLOW_EPHEMERAL_STATE", default=False),
-        secret_forms=secret_forms(env[name] for name in names if name in env),
+        secret_forms=secret_forms([*copies, *(env[name] for name in names if name in env)]),
     )
 
 

@@ -3,7 +3,9 @@
 Pure functions of the Workspace, the run and the settings. The pods pass Pod Security level *restricted*.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from magos.api import annotations, labels
 from magos.api.kube import (
@@ -35,8 +37,12 @@ from magos.reconcilers.workspace.policies import policies_config_map, policies_m
 from magos.reconcilers.workspace.record import JobRecord, encode_record
 from magos.reconcilers.workspace.settings import PodConfig, WorkspaceSettings
 from magos.reconcilers.workspace.stages import Stage, fixed_mounts, fixed_volumes, stages_of
+from magos.reconcilers.workspace.variables import REDACT
 
-__all__ = ["CLAIM_KIND", "DEFAULT_DEADLINE_SECONDS", "IDENTITY", "claim_manifest", "job_manifest"]
+__all__ = ["CLAIM_KIND", "DEFAULT_DEADLINE_SECONDS", "IDENTITY", "SECRET_COPIES", "claim_manifest", "job_manifest"]
+
+SECRET_COPIES = "MAGOS_SECRET_"  # noqa: S105 - the name of variables
+"""Prefix under which ``terraform`` gets what an ``envFrom`` takes from a Secret once more, to know what to mask."""
 
 IDENTITY = (labels.WORKSPACE, labels.JOB_TYPE, labels.RUN_ID)
 """Labels that a Job found under our name must share to be ours."""
@@ -157,7 +163,7 @@ def _container(workspace: Workspace, plan: JobPlan, stage: Stage, settings: Work
         image=settings.job_image,
         image_pull_policy=settings.image_pull_policy,
         command=("magos-job", str(stage)),
-        env=(*extra, *stage_environment(workspace, plan, stage)),
+        env=_masking(extra, stage_environment(workspace, plan, stage)),
         env_from=env_from,
         volume_mounts=(*fixed_mounts(plan.job_type, stage), *_policies_mount(plan, stage), *config.volume_mounts),
         resources=config.resources,
@@ -181,5 +187,27 @@ def _policies_mount(plan: JobPlan, stage: Stage) -> tuple[VolumeMount, ...]:
 def _additions(config: PodConfig, stage: Stage) -> tuple[tuple[EnvVar, ...], tuple[EnvFromSource, ...]]:
     """Plain values for every stage; what comes from a Secret or a ConfigMap for ``terraform`` alone."""
     if stage is Stage.TERRAFORM:
-        return config.env, config.env_from
+        return config.env, (*config.env_from, *_copies(config.env_from))
     return tuple(each for each in config.env if each.value_from is None), ()
+
+
+def _copies(sources: Sequence[EnvFromSource]) -> list[EnvFromSource]:
+    """Name the Secrets of an ``envFrom`` once more: their keys are unknown here, and a ConfigMap's must not be masked.
+
+    Two keys that meet under the prefix meet without it, too, where the last one wins as well.
+    """
+    return [
+        msgspec.structs.replace(source, prefix=SECRET_COPIES + source.prefix)
+        for source in sources
+        if source.secret_ref is not None
+    ]
+
+
+def _masking(extra: Sequence[EnvVar], own: Sequence[EnvVar]) -> tuple[EnvVar, ...]:
+    """Return both, with the variables of ``extra`` that come from Secrets among those to mask."""
+    secret = [each.name for each in extra if each.value_from is not None and each.value_from.secret_key_ref is not None]
+    if not secret:
+        return (*extra, *own)
+    known = [each.value for each in own if each.name == REDACT and each.value]
+    others = [each for each in own if each.name != REDACT]
+    return (*extra, *others, EnvVar(name=REDACT, value=",".join([*known, *dict.fromkeys(secret)])))

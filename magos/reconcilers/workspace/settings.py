@@ -18,7 +18,8 @@ class PodConfig(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknow
     """The file named by ``MAGOS_JOB_POD_CONFIG``: what may be added to runner pods (spec §5.4).
 
     ``env`` with a plain value and ``volumeMounts`` reach every stage. ``env`` with ``valueFrom`` and ``envFrom`` reach
-    only the stage ``terraform``: they are how providers get cloud credentials, and no other stage may have those.
+    only the stage ``terraform``: they are how providers get cloud credentials, and no other stage may have those. What
+    comes from a Secret is masked in the log, whatever it is: a region that may be read belongs in a ConfigMap.
     """
 
     resources: Resources = Resources()

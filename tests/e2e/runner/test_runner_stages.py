@@ -138,6 +138,19 @@ def test_nothing_a_configuration_prints_or_writes_forges_a_success(workspace: Wo
     assert pod.run().reason == "ApplyFailed"
 
 
+def test_what_an_administrator_gives_every_run_from_secrets_is_masked(workspace: Workspace) -> None:
+    """As the controller describes it: single variables by name, a whole Secret's keys by a copy of their values."""
+    given = {"CLOUD_TOKEN": "token/0123", "CLOUD_KEY": "key+4567", "CLOUD_REGION": "north-east"}
+    marks = {"MAGOS_REDACT_ENV": "CLOUD_TOKEN", "MAGOS_SECRET_CLOUD_KEY": given["CLOUD_KEY"]}
+    workspace.commit({"main.tf": workspace.backend + provisioned("printenv CLOUD_TOKEN CLOUD_KEY CLOUD_REGION; env")})
+    _, planned = plan(workspace)
+    pod, result = apply(workspace, planned, **given, **marks)
+    assert result.result is Outcome.SUCCEEDED
+    assert given["CLOUD_REGION"] in pod.log
+    assert "CLOUD_KEY=***" in pod.log
+    assert not [value for value in (given["CLOUD_TOKEN"], given["CLOUD_KEY"]) if value in pod.log]
+
+
 def test_secret_values_are_masked_in_every_form(workspace: Workspace) -> None:
     secret = "hunter2-hunter2/x"
     text = 'variable "token" {}\nresource "terraform_data" "a" {\n  input = [var.token, base64encode(var.token)]\n}\n'

@@ -6,7 +6,16 @@ import msgspec
 import pytest
 
 from magos.api.annotations import RECORD
-from magos.api.kube import Container, EnvFromSource, EnvVar, EnvVarSource, JobManifest, KeySelector, SecretEnvSource
+from magos.api.kube import (
+    ConfigMapEnvSource,
+    Container,
+    EnvFromSource,
+    EnvVar,
+    EnvVarSource,
+    JobManifest,
+    KeySelector,
+    SecretEnvSource,
+)
 from magos.api.labels import JOB_TYPE, RUN_ID, WORKSPACE, is_label_value
 from magos.api.meta import ObjectMeta
 from magos.api.names import JobType
@@ -17,6 +26,7 @@ from magos.reconcilers.workspace.environment import JobPlan
 from magos.reconcilers.workspace.jobs import claim_manifest, job_manifest
 from magos.reconcilers.workspace.record import JobRecord, decode_record
 from magos.reconcilers.workspace.settings import PodConfig, WorkspaceSettings
+from magos.reconcilers.workspace.variables import REDACT
 from tests.unit.reconcilers.model import NAMESPACE, SETTINGS, SHA, workspace_manifest
 from tests.unit.reconcilers.results import environment_of
 
@@ -33,6 +43,7 @@ def make(
     settings: WorkspaceSettings = SETTINGS,
     secret: RepositorySecretReport = ANONYMOUS,
     log_level: str = "",
+    variables: tuple[EnvVar, ...] = (),
     **spec: Any,
 ) -> JobManifest:
     workspace = workspace_manifest(name, **spec)
@@ -45,6 +56,7 @@ def make(
         log_level=log_level,
         secret=secret,
         passed_on=settings.runner_environment,
+        variables=variables,
     )
     record = JobRecord(
         run_id=RUN,
@@ -253,6 +265,36 @@ def test_credentials_of_the_pod_configuration_reach_terraform_alone() -> None:
         assert environment_of(job, name)["HTTPS_PROXY"].value == "http://proxy"
         assert ("CLOUD_TOKEN" in environment_of(job, name)) == (name == "terraform")
         assert bool(container.env_from) == (name == "terraform")
+
+
+def test_what_a_pod_configuration_takes_from_secrets_is_to_be_masked_and_nothing_else() -> None:
+    secret = EnvVarSource(secret_key_ref=KeySelector(name="cloud", key="token"))
+    region = EnvVarSource(config_map_key_ref=KeySelector(name="cloud", key="region"))
+    config = PodConfig(
+        env=(
+            EnvVar(name="CLOUD_TOKEN", value_from=secret),
+            EnvVar(name="CLOUD_REGION", value_from=region),
+            EnvVar(name="PLAIN", value="x"),
+        ),
+        env_from=(
+            EnvFromSource(secret_ref=SecretEnvSource(name="one", optional=True)),
+            EnvFromSource(prefix="B_", secret_ref=SecretEnvSource(name="two")),
+            EnvFromSource(config_map_ref=ConfigMapEnvSource(name="three")),
+        ),
+    )
+    settings = msgspec.structs.replace(SETTINGS, pod=config)
+    given = (EnvVar(name="TF_VAR_password", value_from=secret), EnvVar(name=REDACT, value="TF_VAR_password"))
+    job = make(settings=settings, variables=given)
+    environment = containers(job)["terraform"].env
+    assert [each.value for each in environment if each.name == REDACT] == ["TF_VAR_password,CLOUD_TOKEN"]
+    assert environment_of(make(settings=settings), "terraform")[REDACT].value == "CLOUD_TOKEN"
+    assert REDACT not in environment_of(job, "fetch")
+    # The keys of a whole Secret are unknown: the stage gets them once more under a name that says what they are.
+    assert containers(job)["terraform"].env_from == (
+        *config.env_from,
+        EnvFromSource(prefix="MAGOS_SECRET_", secret_ref=SecretEnvSource(name="one", optional=True)),
+        EnvFromSource(prefix="MAGOS_SECRET_B_", secret_ref=SecretEnvSource(name="two")),
+    )
 
 
 def test_two_long_names_that_differ_at_the_end_share_nothing() -> None:

@@ -94,6 +94,16 @@ def test_credentials_and_named_variables_are_redacted() -> None:
     assert b"public" not in terraform.secret_forms
 
 
+def test_every_key_of_a_secret_that_an_administrator_added_is_redacted_and_not_inherited_twice() -> None:
+    added = {"CLOUD_TOKEN": "one-secret", "CLOUD_KEY": "two-secret", "REGION": "somewhere"}
+    copies = {"MAGOS_SECRET_CLOUD_KEY": "two-secret", "MAGOS_REDACT_ENV": "CLOUD_TOKEN"}
+    config = load_terraform(ENV | added | copies)
+    assert {b"one-secret", b"two-secret"} <= set(config.secret_forms)
+    assert b"somewhere" not in config.secret_forms
+    assert {name: config.run.environment[name] for name in added} == added
+    assert not [name for name in config.run.environment if name.startswith("MAGOS_")]
+
+
 def test_variables_reach_the_stage_as_they_were_written() -> None:
     literal = ' {"a": 1}\n'
     assert load_terraform(ENV | {"TF_VAR_x": literal}).variables == {"TF_VAR_x": literal}
