@@ -7,6 +7,8 @@ import signal
 import sys
 from contextlib import ExitStack
 
+import structlog
+
 from magos.errors import ConfigurationError
 from magos.runtime.clock import SystemClock
 from magos.runtime.composition import Unguarded
@@ -21,14 +23,18 @@ from magos.runtime.watchdog import Watchdog
 
 __all__ = ["run_controllers"]
 
+_log = structlog.get_logger(__name__)
+
 
 def run_controllers(app: ControllerApp, connection: ConnectionConfig, *, version: str) -> int:
     """Run the app until it ends and return the exit code (see ``manager``); to be called once, on the main thread.
 
-    A setting that cannot be kept is one line on standard error. From then on the process logs JSON lines there.
+    A setting that cannot be kept is one line on standard error. From then on the process logs JSON lines there; the
+    first says which program of which version this is, before anything that takes time.
     """
     try:
         with logging_to(level=app.settings.log_level):
+            _log.info("starting", program=app.name, version=version, namespace=app.settings.namespace)
             return asyncio.run(_main(app, connection, version))
     except ConfigurationError as error:
         print(" ".join(str(error).split()), file=sys.stderr)
