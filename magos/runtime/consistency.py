@@ -2,15 +2,14 @@
 
 Promises:
 
-1. After a pass, the highest resourceVersion written per object (and the UIDs deleted) is remembered for the key. A
-   deletion counts as seen once the cache does not hold the UID. One that was decided on a live read, of an object that
-   the cache was never shown, therefore does not gate: its version is known to nobody. It may still appear in the cache
-   for a moment, and deleting it again by UID is done already.
+1. After a pass, the highest resourceVersion written per object is remembered for the key, and of each deletion the UID
+   and a version at which the object existed. A cache that is past this version and does not hold the UID (or shows it
+   as on its way) has seen the deletion, even of an object that was deleted before the cache was ever shown it.
 2. A key that is wanted before the caches have passed its writes is *parked*: no worker waits for it. An event or a
    bookmark that brings the caches up to date releases it.
-3. A write that no cache has shown for 5 s is looked up once at the API server: what can never be shown (deleted
-   meanwhile, outside the informer's selector, history rewritten by a restore) no longer counts, and the key runs, for
-   no event will ever wake it.
+3. A write that no cache has shown for 5 s is looked up once at the API server: what can never be shown (created and
+   deleted meanwhile, outside the informer's selector, history rewritten by a restore) no longer counts, and the key
+   runs, for no event will ever wake it.
 4. After 30 s the key runs with ``view.stale`` set, and goes on running so until the caches have caught up.
 5. A write with unknown outcome is looked up at once; what is found is what the caches have to show. A look-up that
    fails is repeated every 5 s.
@@ -50,8 +49,9 @@ STALE_AFTER = 30.0
 
 
 class Write(Struct, frozen=True, kw_only=True):
-    """One acknowledged or possible write: the caches must reach ``resource_version``, or lose ``uid`` if ``gone``.
+    """One acknowledged or possible write: the caches must reach ``resource_version``, and lose ``uid`` if ``gone``.
 
+    The version of a deletion is any at which the object existed: a watch is sure to show it, or to be past it.
     ``unknown`` marks a write that may or may not have taken place.
     """
 
@@ -183,12 +183,12 @@ class Gate:
         for slot, write in list(entry.writes.items()):
             try:
                 async with self._looking:
-                    live = await self._live(self._informers[slot.resource], write)
+                    live, version = await self._live(self._informers[slot.resource], write)
             except ApiError:
                 unanswered = True
                 continue
             if entry.writes.get(slot) is write:
-                self._judge(entry, slot, live)
+                self._judge(entry, slot, live, version)
                 never_shown |= slot not in entry.writes
         if self._entries.get(key) is entry:
             self._recheck(key, entry, wanted=never_shown)
@@ -196,20 +196,23 @@ class Gate:
             self._look.append((self._clock.monotonic() + LOOK_AFTER, key, entry))
             self._wake.set()
 
-    async def _live(self, informer: Informer[Any], write: Write) -> ObjectMeta | None:
-        """Return the object as this informer would be shown it: same kind, same selector."""
+    async def _live(self, informer: Informer[Any], write: Write) -> tuple[ObjectMeta | None, str]:
+        """Return the object as this informer would be shown it (same kind, same selector), and as of which version."""
         page = await self._client.list(
             informer.kind, write.namespace, selector=informer.selector, field_selector=f"metadata.name={write.name}"
         )
-        return page.items[0].metadata if page.items else None
+        return (page.items[0].metadata if page.items else None), page.resource_version
 
-    def _judge(self, entry: _Entry, slot: _Slot, live: ObjectMeta | None) -> None:
-        """Keep of a write what the cache can still be expected to show, now that the live object is known."""
+    def _judge(self, entry: _Entry, slot: _Slot, live: ObjectMeta | None, version: str) -> None:
+        """Keep of a write what the cache can still be expected to show, now that the state at ``version`` is known."""
         write = entry.writes.pop(slot)
-        held = self._informers[slot.resource].cache.get(slot.namespace, slot.name)
-        if live is None:
-            # A cache is shown the end of what it holds, and nothing about what it does not hold.
-            kept = held is not None and not (write.unknown and not write.gone)
+        cache = self._informers[slot.resource].cache
+        if live is None and write.gone:
+            # The end is shown of what a cache holds, and of what it is still to be shown: unless that never happened.
+            held = cache.get(slot.namespace, slot.name) is not None
+            kept = held or not is_older(version, write.resource_version)
+        elif live is None:
+            kept = cache.get(slot.namespace, slot.name) is not None and not write.unknown
         elif write.gone:
             kept = live.uid != write.uid or live.deletion_timestamp is not None
         elif write.unknown:
@@ -248,9 +251,9 @@ class Gate:
 
     def _seen(self, write: Write) -> bool:
         cache = self._informers[write.kind.resource].cache
-        if write.unknown:
+        if write.unknown or is_older(cache.resource_version, write.resource_version):
             return False
         if not write.gone:
-            return not is_older(cache.resource_version, write.resource_version)
+            return True
         held = cache.get(write.namespace, write.name)
         return held is None or held.metadata.uid != write.uid or held.metadata.deletion_timestamp is not None

@@ -190,25 +190,33 @@ class Executor:
             raise Stop(End.CONFLICT, f"{condition.kind.ref(*target[1:])} has changed since it was judged")
 
     async def _delete(self, action: Delete, target: Target, ledger: Ledger) -> None:
+        known = ledger.known(target)
+        last = ObjectMeta(uid=action.uid) if known is None or known.metadata.uid != action.uid else known.metadata
+        if not last.resource_version and ledger.is_watched(target):
+            # The cache was never shown it, and may still be shown it after its end: it has to get past this version.
+            live = await self._live(target, action.uid)
+            if live is None:
+                return
+            last = live.metadata
         self._fence()
         try:
             await self._client.delete(*target, uid=action.uid, propagation=action.propagation)
         except ApiError as error:
             if error.unknown_outcome:
-                ledger.perhaps_deleted(target, action.uid)
-            if not (error.not_found or (error.conflict and await self._is_gone(target, action.uid))):
+                ledger.perhaps_deleted(target, last)
+            if not (error.not_found or (error.conflict and await self._live(target, action.uid) is None)):
                 raise
-        ledger.deleted(target, action.uid)
+        ledger.deleted(target, last)
 
-    async def _is_gone(self, target: Target, uid: str) -> bool:
-        """Tell whether a refused deletion was refused because this UID is not there any more."""
+    async def _live(self, target: Target, uid: str) -> Resource | None:
+        """Return the object with this UID as it is now, None if it is not there any more."""
         try:
             live: Resource = await self._client.get(*target)
         except ApiError as error:
             if error.not_found:
-                return True
+                return None
             raise
-        return live.metadata.uid != uid
+        return live if live.metadata.uid == uid else None
 
     async def _patch_annotations(self, action: PatchAnnotations, target: Target, ledger: Ledger) -> None:
         version = ledger.expected(target, action.resource_version) if action.resource_version else ""

@@ -7,7 +7,7 @@ moves nothing: a later precondition on that object then ends as a conflict, and 
 
 from typing import Any, NamedTuple
 
-from magos.api.meta import Kind, Resource
+from magos.api.meta import Kind, ObjectMeta, Resource
 from magos.runtime.consistency import Write
 from magos.runtime.view import Caches
 
@@ -39,12 +39,16 @@ class Ledger:
         return judged
 
     def known(self, target: Target) -> Resource | None:
-        """Return the object as this decision left it, else as the cache holds it, else None."""
+        """Return the object as this decision left it, else as the cache holds it (or its metadata), else None."""
         left = self._left.get(_slot(target))
         if left is not None:
             return left
-        cache = self._caches.find(target.kind)
+        cache = self._caches.find(target.kind.resource)
         return None if cache is None else cache.get(target.namespace, target.name)
+
+    def is_watched(self, target: Target) -> bool:
+        """Tell whether a cache follows objects of this resource."""
+        return self._caches.find(target.kind.resource) is not None
 
     def wrote(self, target: Target, stored: Resource, *, conditional_on: str = "") -> None:
         """Note an acknowledged write (or an own object found in place) and the object that resulted."""
@@ -53,22 +57,23 @@ class Ledger:
             self._moved[(*_slot(target), conditional_on)] = meta.resource_version
         self._left[_slot(target)] = stored
         if meta.deletion_timestamp is not None and not meta.finalizers:
-            self.deleted(target, meta.uid)
+            self.deleted(target, meta)
         else:
             self.writes.append(_write(target, uid=meta.uid, resource_version=meta.resource_version))
 
-    def deleted(self, target: Target, uid: str) -> None:
-        """Note that the object with this UID is deleted or on its way."""
+    def deleted(self, target: Target, last: ObjectMeta) -> None:
+        """Note that an object, last known like this, is deleted or on its way."""
         self._left.pop(_slot(target), None)
-        self.writes.append(_write(target, uid=uid, gone=True))
+        self.writes.append(_write(target, uid=last.uid, resource_version=last.resource_version, gone=True))
 
     def unclear(self, target: Target) -> None:
         """Note that the caches may be behind about the object: a write is in doubt, or was refused as outdated."""
         self.writes.append(_write(target, unknown=True))
 
-    def perhaps_deleted(self, target: Target, uid: str) -> None:
+    def perhaps_deleted(self, target: Target, last: ObjectMeta) -> None:
         """Note a deletion that was sent and not answered."""
-        self.writes.append(_write(target, uid=uid, gone=True, unknown=True))
+        version = last.resource_version
+        self.writes.append(_write(target, uid=last.uid, resource_version=version, gone=True, unknown=True))
 
 
 def _slot(target: Target) -> tuple[str, str, str]:

@@ -23,14 +23,15 @@ class Caches:
 
     def __init__(self, caches: Mapping[Kind[Any], Cache[Any]]) -> None:
         self._caches = dict(caches)
+        self._resources = {kind.resource: cache for kind, cache in caches.items()}
 
-    def find(self, kind: Kind[R]) -> Cache[R] | None:
-        """Return the cache of a kind, None if the process does not hold it."""
-        return cast("Cache[R] | None", self._caches.get(kind))
+    def find(self, resource: str) -> Cache[Any] | None:
+        """Return the cache of a resource, of whole objects or of their metadata; None if the process has neither."""
+        return self._resources.get(resource)
 
     def of(self, kind: Kind[R]) -> Cache[R]:
         """Return the cache of a kind; raise ``InvariantViolation`` if the process does not hold it."""
-        cache = self.find(kind)
+        cache = cast("Cache[R] | None", self._caches.get(kind))
         if cache is None:
             held = ", ".join(sorted(each.resource for each in self._caches)) or "none"
             raise InvariantViolation(

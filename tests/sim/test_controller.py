@@ -10,13 +10,15 @@ import anyio
 import pytest
 import structlog
 
-from magos.api.kube import CONFIG_MAPS
+from magos.api.kube import CONFIG_MAPS, ConfigMap
+from magos.api.meta import ObjectMeta
 from magos.runtime import controller as controller_module
 from magos.runtime.apierror import ApiError
 from magos.runtime.client import ApiClient
 from magos.runtime.clock import SystemClock
 from magos.runtime.decision import (
     Decision,
+    Delete,
     Fact,
     LiveGet,
     LiveList,
@@ -35,6 +37,7 @@ from magos.runtime.resourceversion import is_older
 from magos.runtime.workqueue import Key
 from tests.sim import toy
 from tests.sim.apiserver import Answer, Lose, Rule
+from tests.sim.apiserver.watch import Watch
 from tests.sim.toy import WIDGETS
 from tests.sim.world import Process, World, in_world
 
@@ -347,6 +350,92 @@ def test_a_write_the_cache_can_never_show_holds_the_key_for_five_seconds_only() 
             assert 4 <= world.clock.monotonic() - started <= 7
 
     in_world(scene)
+
+
+class Remover:
+    """Deletes the ConfigMap ``x`` whenever a live read shows it, and notes what its passes see of it."""
+
+    def __init__(self) -> None:
+        self.probe = LiveGet(CONFIG_MAPS, "default", "x")
+        self.deletions = 0
+        self.seen: list[tuple[bool, bool]] = []
+        """Per pass: is ``x`` in the view, is the view stale."""
+
+    def decide(self, _request: Request, view: View, _now: datetime) -> Decision:
+        self.seen.append((view.get(CONFIG_MAPS, "default", "x") is not None, view.stale))
+        fact = view.fact(self.probe)
+        if fact is None:
+            return Decision(probes=(self.probe,))
+        if fact.value is None:
+            return Decision()
+        self.deletions += 1
+        uid = fact.value.metadata.uid
+        return Decision(effects=(Delete(kind=CONFIG_MAPS, namespace="default", name="x", uid=uid),))
+
+
+def _watch_of_config_maps(world: World) -> Watch:
+    return next(each for each in world.server.watches if each.request.resource.plural == "configmaps")
+
+
+async def _delete_unseen(world: World, remover: Remover, meanwhile: Callable[[Watch], None]) -> None:
+    """Let the controller delete an object that its cache has not been shown."""
+    await anyio.sleep(5)
+    meanwhile(_watch_of_config_maps(world))
+    await world.user.create(CONFIG_MAPS, ConfigMap(metadata=ObjectMeta(name="x", namespace="default")))
+    await world.resize("a", 2)
+    await world.until(lambda: remover.deletions == 1)
+    await anyio.sleep(0.1)
+    remover.seen.clear()
+
+
+def test_what_was_deleted_before_the_cache_was_shown_it_is_not_shown_to_the_next_pass() -> None:
+    remover = Remover()
+
+    async def scene(world: World, process: Process) -> None:
+        await _delete_unseen(world, remover, Watch.hold)
+        watch = _watch_of_config_maps(world)
+        end = watch._lines.pop()  # its creation arrives, its deletion does not yet
+        watch.release()
+        await world.until(lambda: process.config_maps.cache.get("default", "x") is not None)
+        await world.resize("a", 3)
+        await anyio.sleep(1)
+        assert remover.seen == []
+        watch._lines.append(end)
+        watch.release()
+        await world.until(lambda: remover.seen != [], within=1)
+        assert remover.seen[0] == (False, False)
+        assert remover.deletions == 1
+
+    in_toy_world(remover.decide, scene)
+
+
+@pytest.mark.parametrize("relisted", [False, True])
+def test_a_deletion_that_no_event_shows_holds_the_key_until_a_relist_or_makes_it_run_stale(relisted: bool) -> None:
+    remover = Remover()
+
+    async def scene(world: World, process: Process) -> None:
+        await _delete_unseen(world, remover, Watch.hold if relisted else Watch.silence)
+        started = world.clock.monotonic()
+        await world.resize("a", 3)
+        await anyio.sleep(10)
+        assert remover.seen == []
+        if relisted:
+            watch = _watch_of_config_maps(world)
+            watch._lines.clear()
+            watch.expire()
+            watch.release()
+        await world.until(lambda: remover.seen != [], within=25)
+        assert remover.seen[0] == (False, not relisted)
+        if not relisted:
+            assert 28 <= world.clock.monotonic() - started <= 31
+        # The informer takes the silent stream for dead after 75 s; from then on nothing is stale.
+        await anyio.sleep(80)
+        await world.resize("a", 4)
+        await world.until(lambda: remover.seen[-1] == (False, False), within=1)
+        assert remover.deletions == 1
+        assert process.controller.parked == 0
+
+    in_toy_world(remover.decide, scene)
 
 
 def test_a_write_in_doubt_during_an_outage_of_reads_is_settled_after_it() -> None:

@@ -224,6 +224,55 @@ def test_delete_counts_absence_and_another_uid_as_done_and_never_touches_the_nam
     in_world(scene)
 
 
+def requests(world: World) -> list[str]:
+    return [served.verb for served in world.server.served if served.user == "controller" and served.verb != "watch"]
+
+
+def test_a_deletion_names_a_version_that_the_cache_has_to_get_past() -> None:
+    async def scene(world: World, process: Process) -> None:
+        def delete(meta: ObjectMeta) -> Decision:
+            return Decision(effects=(Delete(kind=CONFIG_MAPS, namespace="default", name=meta.name, uid=meta.uid),))
+
+        await process.executor.apply(Decision(effects=(create(cached(process)),)))
+        await world.until(lambda: process.config_maps.cache.get("default", "a-g1") is not None)
+        shown = process.config_maps.cache.list()[0].metadata
+        world.server.served.clear()
+        applied = await process.executor.apply(delete(shown))
+        assert [write.resource_version for write in applied.writes] == [shown.resource_version]
+        assert requests(world) == ["delete"]
+
+        for watch in world.server.watches:
+            watch.hold()
+        await world.user.create(CONFIG_MAPS, ConfigMap(metadata=ObjectMeta(name="b", namespace="default")))
+        unseen = (await world.user.get(CONFIG_MAPS, "default", "b")).metadata
+        world.server.served.clear()
+        applied = await process.executor.apply(delete(unseen))
+        assert [(write.gone, write.resource_version) for write in applied.writes] == [(True, unseen.resource_version)]
+        assert requests(world) == ["get", "delete"]
+        # What is not there is nobody's write.
+        assert (await process.executor.apply(delete(unseen))).writes == ()
+        assert requests(world) == ["get", "delete", "get"]
+
+    in_world(scene)
+
+
+def test_a_deletion_without_an_answer_names_its_version_too() -> None:
+    async def scene(world: World, process: Process) -> None:
+        for watch in world.server.watches:
+            watch.hold()
+        await world.user.create(CONFIG_MAPS, ConfigMap(metadata=ObjectMeta(name="b", namespace="default")))
+        unseen = (await world.user.get(CONFIG_MAPS, "default", "b")).metadata
+        world.server.faults.add(Rule(fault=Lose(effect=True), methods=frozenset({"DELETE"})))
+        effect = Delete(kind=CONFIG_MAPS, namespace="default", name="b", uid=unseen.uid)
+        applied = await process.executor.apply(Decision(effects=(effect,)))
+        assert applied.end is End.TRANSIENT
+        assert [(write.gone, write.unknown, write.resource_version) for write in applied.writes] == [
+            (True, True, unseen.resource_version)
+        ]
+
+    in_world(scene)
+
+
 def test_annotations_that_are_so_already_cost_no_request() -> None:
     async def scene(world: World, process: Process) -> None:
         widget = cached(process)
