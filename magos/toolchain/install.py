@@ -11,12 +11,14 @@ import shutil
 import stat
 import tempfile
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
 from magos.toolchain.archive import unpack
 from magos.toolchain.errors import ToolError, ToolReason
+from magos.toolchain.keyexpiry import expiry_warning
 from magos.toolchain.releases import Distribution, Release, architecture, default_base, release, shown
 from magos.toolchain.verify import read_checksums, release_keys, verify_archive, verify_signature
 
@@ -85,13 +87,13 @@ def _verified(request: InstallRequest, wanted: Release, private: Path, warnings:
     cached = _from_cache(request, wanted, _folder(private, "cached"))
     if cached is not None:
         try:
-            _verify(request, wanted, cached)
+            warnings += _verify(request, wanted, cached)
         except ToolError as error:
             warnings.append(f"the cached {wanted.binary} {wanted.version} was downloaded again: {error.message}")
         else:
             return cached
     fetched = _fetch(request, wanted, _folder(private, "fetched"))
-    _verify(request, wanted, fetched)
+    warnings += _verify(request, wanted, fetched)
     try:
         _fill_cache(request.cache_dir, wanted, fetched)
     except OSError as error:
@@ -99,8 +101,10 @@ def _verified(request: InstallRequest, wanted: Release, private: Path, warnings:
     return fetched
 
 
-def _verify(request: InstallRequest, wanted: Release, files: _Files) -> None:
+def _verify(request: InstallRequest, wanted: Release, files: _Files) -> list[str]:
+    """Return what to warn about: a signing key that expires soon."""
     sums = read_checksums(files.checksums, files.source)
+    soon: str | None = None
     if request.verify_signatures:
         if files.signature is None:
             raise ToolError(
@@ -109,8 +113,10 @@ def _verify(request: InstallRequest, wanted: Release, files: _Files) -> None:
                 " complete the mirror or set MAGOS_VERIFY_SIGNATURES=false",
             )
         keys = release_keys(request.keys_dir, request.distribution)
-        verify_signature(files.checksums.read_bytes(), files.signature.read_bytes(), keys, files.source)
+        signer = verify_signature(files.checksums.read_bytes(), files.signature.read_bytes(), keys, files.source)
+        soon = expiry_warning(signer.fingerprint, signer.expires, datetime.now(UTC))
     verify_archive(files.archive, sums, files.source)
+    return [soon] if soon is not None else []
 
 
 def _from_cache(request: InstallRequest, wanted: Release, target: Path) -> _Files | None:

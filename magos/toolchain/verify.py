@@ -8,21 +8,40 @@ count.
 import hashlib
 import re
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from magos.toolchain.errors import ToolError, ToolReason
+from magos.toolchain.keyexpiry import expiry_of
 from magos.toolchain.releases import Distribution
 
 if TYPE_CHECKING:
-    from pysequoia import Cert
+    from pysequoia import Cert, Sig
 
-__all__ = ["checksum_of", "parse_checksums", "read_checksums", "release_keys", "verify_archive", "verify_signature"]
+__all__ = [
+    "SigningKey",
+    "checksum_of",
+    "parse_checksums",
+    "read_checksums",
+    "release_keys",
+    "verify_archive",
+    "verify_signature",
+]
 
 _LINE = re.compile(r"([0-9a-fA-F]{64})[ \t]+\*?(\S+)", re.ASCII)
 _LARGEST_KEY = 1024 * 1024
 _VENDOR_KEYS = {Distribution.TERRAFORM: "hashicorp.asc", Distribution.OPENTOFU: "opentofu.asc"}
+
+
+class SigningKey(msgspec.Struct, frozen=True):
+    """The key or subkey that made a valid signature, and when our copy of it expires, if ever."""
+
+    fingerprint: str
+    expires: datetime | None
 
 
 def parse_checksums(text: str) -> dict[str, str]:
@@ -116,8 +135,11 @@ def release_keys(folder: Path | None, distribution: Distribution) -> list["Cert"
     return keys
 
 
-def verify_signature(content: bytes, signature: bytes, keys: Iterable["Cert"], source: str) -> None:
-    """Raise ``ToolError`` (SignatureInvalid) unless one of ``keys`` made the detached ``signature`` of ``content``."""
+def verify_signature(content: bytes, signature: bytes, keys: Iterable["Cert"], source: str) -> SigningKey:
+    """Return which of ``keys`` made the detached ``signature`` of ``content``.
+
+    Raises ``ToolError`` (SignatureInvalid) if none did, or a key that had expired by then as far as ``keys`` tell.
+    """
     import pysequoia
 
     certificates = list(keys)
@@ -132,10 +154,20 @@ def verify_signature(content: bytes, signature: bytes, keys: Iterable["Cert"], s
         result = pysequoia.verify(content, store=_all(certificates), signature=parsed)
     except Exception as error:  # the library raises bare exceptions
         raise _invalid(
-            source, f"the signature by key {found} is not valid ({_first_line(error)})", certificates
+            source, f"the signature by key {found} {_refusal(parsed, found, certificates, error)}", certificates
         ) from error
     if not result.valid_sigs:
         raise _invalid(source, f"no key vouches for the signature by key {found}", certificates)
+    issuer = str(result.valid_sigs[0].signing_key)
+    return SigningKey(issuer, expiry_of(certificates, issuer))
+
+
+def _refusal(signature: "Sig", issuer: str, keys: Iterable["Cert"], error: Exception) -> str:
+    """Tell why a signature does not hold; an expired key is the one cause that time brings by itself."""
+    expires = expiry_of(keys, issuer)
+    if expires is not None and signature.created is not None and signature.created >= expires:
+        return f"was made on {signature.created:%Y-%m-%d}, after our copy of the key expired on {expires:%Y-%m-%d}"
+    return f"is not valid ({_first_line(error)})"
 
 
 def _first_line(error: Exception) -> str:

@@ -7,6 +7,7 @@ import threading
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -19,9 +20,13 @@ BINARY = b"#!/bin/sh\necho tool\n"
 class Signer:
     """An OpenPGP key of this test run."""
 
-    def __init__(self, name: str) -> None:
-        self._secret = pysequoia.Tsk.generate(name)
+    def __init__(self, name: str, validity_seconds: int | None = None) -> None:
+        self._secret = pysequoia.Tsk.generate(name, validity_seconds=validity_seconds)
         self.cert = self._secret.extract_certificate()
+
+    def expiring(self, when: datetime) -> pysequoia.Cert:
+        """The public key as it was before its owner let it live longer: it ends at ``when``."""
+        return self.cert.set_expiration(when, self._secret.certifier())
 
     def sign(self, content: bytes) -> bytes:
         return pysequoia.sign(self._secret.signer(), content, mode=pysequoia.SignatureMode.DETACHED, armor=False)

@@ -1,6 +1,7 @@
 """Installing a tool: what is verified, what is cached, and what is refused."""
 
 import stat
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -54,6 +55,41 @@ def test_a_signed_release_is_downloaded_verified_unpacked_and_cached(
         "tofu_1.9.0_SHA256SUMS.gpgsig",
         "tofu_1.9.0_linux_amd64.zip",
     ]
+
+
+def _trust(keys: Path, text: str) -> None:
+    (keys / "any name").write_text(text)
+
+
+def test_a_key_that_expires_soon_is_told_with_every_run(request_: InstallRequest, mirror: Mirror, keys: Path) -> None:
+    soon = Signer("Release <release@example.org>", validity_seconds=20 * 86400)
+    _trust(keys, str(soon.cert))
+    mirror.publish("1.9.0", "tofu", "1.9.0", soon)
+    for attempt in (request_, again(request_)):  # from the mirror, and from the cache
+        [warning] = install(attempt).warnings
+        assert soon.cert.expiration is not None
+        assert f"expires on {soon.cert.expiration:%Y-%m-%d}" in warning
+        assert "in 19 days" in warning
+        assert "MAGOS_RELEASE_KEYS" in warning
+
+
+def test_a_key_with_time_left_is_not_talked_about(request_: InstallRequest, mirror: Mirror, keys: Path) -> None:
+    later = Signer("Release <release@example.org>", validity_seconds=92 * 86400)
+    _trust(keys, str(later.cert))
+    mirror.publish("1.9.0", "tofu", "1.9.0", later)
+    assert install(request_).warnings == ()
+
+
+def test_a_release_signed_after_our_copy_of_the_key_expired_says_so(
+    request_: InstallRequest, mirror: Mirror, signer: Signer, keys: Path
+) -> None:
+    expired = datetime.now(UTC) - timedelta(seconds=1)  # keys begin a minute before they are made
+    _trust(keys, str(signer.expiring(expired)))
+    mirror.publish("1.9.0", "tofu", "1.9.0", signer)
+    error = failure(request_)
+    assert error.reason is ToolReason.SIGNATURE_INVALID
+    assert f"after our copy of the key expired on {expired:%Y-%m-%d}" in error.message
+    assert "MAGOS_RELEASE_KEYS" in error.message
 
 
 def test_the_version_directory_is_tried_with_a_v_second(
