@@ -112,10 +112,18 @@ class Observation(Struct, frozen=True, kw_only=True):
         return next((job for job in self.own_jobs if name and job.metadata.name == name), None)
 
     def pods_of_run(self, job_type: JobType) -> tuple[Pod, ...]:
-        """Return the pods of the current run's plan or apply, by name."""
-        wanted = (self.run_id, str(job_type))
+        """Return the pods of the current run's plan or apply, by name: those of its Job and no other.
+
+        Anybody may label a pod, so a label alone lets no pod speak for a run (invariant I18). Where the Job is gone,
+        its name tells: as the owner's, or, if the deletion orphaned the pod, as the beginning of the pod's own.
+        """
+        name = self.run.plan_job if job_type is JobType.PLAN else self.run.apply_job
+        if not (self.run_id and name):
+            return ()
+        wanted, job = (self.run_id, str(job_type)), self.job_named(name)
         found = (p for p in self.pods if (p.metadata.labels.get(RUN_ID), p.metadata.labels.get(JOB_TYPE)) == wanted)
-        return tuple(sorted(found, key=lambda pod: pod.metadata.name)) if self.run_id else ()
+        own = (pod for pod in found if _is_of_job(pod, name, job))
+        return tuple(sorted(own, key=lambda pod: pod.metadata.name))
 
     @property
     def gated(self) -> bool:
@@ -220,6 +228,15 @@ def _with_facts(seen: Observation, view: View, workspace: Workspace) -> Observat
         # Policies that cannot be listed have a reason of their own.
         failure=seen.failure or _first_failure([fact for probe, fact in asked.items() if probe != wanted]),
     )
+
+
+def _is_of_job(pod: Pod, name: str, job: Job | None) -> bool:
+    owner = controller_of(pod.metadata)
+    if job is not None:
+        return owner is not None and owner.uid == job.metadata.uid
+    if owner is None:
+        return pod.metadata.name.startswith(f"{name}-")
+    return (owner.kind, owner.name) == ("Job", name)
 
 
 def _live_or(view: View, probe: Probe, cached: Any) -> Any:
