@@ -71,6 +71,11 @@ def _obstacle(obstacle: Obstacle) -> str:
         return (
             f"{name} waits: nobody has told yet which revision it is to run ({_names(obstacle.behind)} run before it)"
         )
+    if not obstacle.behind:
+        return (
+            f"{name} waits: its run is not prepared with revision {obstacle.revision} yet"
+            " (is the workspace controller running?)"
+        )
     behind = [f"{each.metadata.name} ({applied_revision(each) or 'nothing'} applied)" for each in obstacle.behind]
     return f"{name} waits: revision {obstacle.revision} not yet applied by {listed(behind)}"
 

@@ -1,14 +1,15 @@
 """The promotion guarantee: a later step receives a commit only after all earlier steps applied it (spec §6.4, rule 8).
 
 It holds between Workspaces of the same repository and target revision. A commit that nobody knows yet is promoted to
-nobody who has somebody before it.
+nobody who has somebody before it. Nor is one that the member's run has not recorded yet: only a recorded commit takes
+permission with it when it is replaced (§6.2.4), an announced one that is overtaken would leave it to its successor.
 """
 
 from collections.abc import Iterable
 
 from msgspec import Struct
 
-from magos.api.phases import WITH_PLAN
+from magos.api.phases import WITH_PLAN, Phase
 from magos.api.workspace import Workspace
 from magos.reconcilers.revisions import applied_revision, pending_revision, source_of
 
@@ -16,7 +17,10 @@ __all__ = ["Obstacle", "obstacle_of", "released_revisions"]
 
 
 class Obstacle(Struct, frozen=True, kw_only=True):
-    """Why a member must wait: its commit (empty if unknown) and the earlier Workspaces that have not applied it."""
+    """Why a member must wait: its commit (empty if unknown) and the earlier Workspaces that have not applied it.
+
+    Without such Workspaces its own run has not recorded the commit yet.
+    """
 
     member: Workspace
     revision: str
@@ -44,4 +48,14 @@ def obstacle_of(member: Workspace, earlier: Iterable[Workspace]) -> Obstacle | N
         behind = tuple(each for each in before if not revision or applied_revision(each) != revision)
         if behind:
             return Obstacle(member=member, revision=revision, behind=behind)
+    pending = pending_revision(member)
+    if before and member.status.phase not in WITH_PLAN and _recorded_revision(member) != pending:
+        return Obstacle(member=member, revision=pending, behind=())
     return None
+
+
+def _recorded_revision(member: Workspace) -> str:
+    """The commit that the waiting run names, empty if there is no such run or it is of another source."""
+    run = member.status.current_run
+    waits = run is not None and member.status.phase is Phase.PENDING and run.source_key == source_of(member)
+    return run.revision if run is not None and waits else ""

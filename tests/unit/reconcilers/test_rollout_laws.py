@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from magos.api.annotations import EXECUTION_ALLOWED, TRUE
-from magos.api.phases import GRANTABLE, Phase
+from magos.api.phases import GRANTABLE, WITH_PLAN, Phase
 from magos.api.reasons import Reason
 from magos.api.rollout import Rollout, RolloutStep
 from magos.api.selectors import LabelSelector, LabelSelectorRequirement, compile_selector
@@ -137,6 +137,10 @@ def test_a_commit_is_never_let_through_before_all_earlier_workspaces_applied_it(
             if place is not None and place < own and source_of(other) == source_of(each):
                 assert pending_revision(each) != ""
                 assert applied_revision(other) == pending_revision(each)
+                run = each.status.current_run
+                assert run is not None
+                # or the grant would outlive the commit it was judged by
+                assert each.status.phase in WITH_PLAN or run.revision == pending_revision(each)
 
 
 @LAWS
