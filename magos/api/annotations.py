@@ -17,6 +17,7 @@ __all__ = [
     "EXECUTION_ALLOWED",
     "FORCE_DELETE",
     "GIT_POLL_INTERVAL",
+    "MAXIMUM_INTERVAL",
     "MINIMUM_POLL_INTERVAL",
     "MINIMUM_RECONCILE_INTERVAL",
     "RECONCILE_INTERVAL",
@@ -84,6 +85,9 @@ MINIMUM_RECONCILE_INTERVAL = timedelta(seconds=10)
 
 MINIMUM_POLL_INTERVAL = timedelta(seconds=5)
 """The floor under ``GIT_POLL_INTERVAL``; what is below counts as this."""
+
+MAXIMUM_INTERVAL = timedelta(hours=876_000)
+"""The ceiling over both intervals, a century: what is above counts as this, so that every next time can be written."""
 
 
 class TerraformLogLevel(StrEnum):

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from msgspec import Struct
 
-from magos.api.annotations import GIT_POLL_INTERVAL, MINIMUM_POLL_INTERVAL
+from magos.api.annotations import GIT_POLL_INTERVAL, MAXIMUM_INTERVAL, MINIMUM_POLL_INTERVAL
 from magos.api.kube import SECRET_METADATA
 from magos.api.workspace import WORKSPACES, Workspace
 from magos.durations import parse_duration
@@ -132,7 +132,7 @@ def observe(request: Request, view: View, settings: WatchSettings) -> Subject:
 
 
 def poll_interval(values: Mapping[str, str], default: timedelta) -> timedelta:
-    """Return the interval in force: the default if the annotation cannot be read, the floor if it is below.
+    """Return the interval in force: the default if the annotation cannot be read, the bound if it is out of range.
 
     Which of the two was replaced is told by the workspace controller, whose condition ``InvalidAnnotations`` is.
     """
@@ -140,7 +140,7 @@ def poll_interval(values: Mapping[str, str], default: timedelta) -> timedelta:
     if text is None:
         return default
     try:
-        return max(parse_duration(text), MINIMUM_POLL_INTERVAL)
+        return min(max(parse_duration(text), MINIMUM_POLL_INTERVAL), MAXIMUM_INTERVAL)
     except ValueError:
         return default
 

@@ -1,7 +1,7 @@
 """What people and other components ask of a Workspace by annotation, parsed once (spec §5.1).
 
-An unparsable or too small value is replaced by the default or the floor and becomes a ``problems`` entry that names
-key, value and replacement; nothing is ever ignored in silence.
+An unparsable value is replaced by the default, one out of range by its bound, and becomes a ``problems`` entry that
+names key, value and replacement; nothing is ever ignored in silence.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,9 @@ __all__ = ["DIRECT_EDIT", "Annotated", "approved_by", "principal_of", "read_anno
 DIRECT_EDIT = "direct edit"
 """Stands for whoever annotated the Workspace without the API, which alone tells who it was for (spec §9.4)."""
 
-_POLL_DEFAULT = timedelta(seconds=30)
+_POLL_DEFAULT = "RefWatcher's default"
+"""What it is, a flag of another process says."""
+
 _SHOWN = 80
 _LONGEST_PRINCIPAL = 253
 
@@ -59,13 +61,8 @@ def _remembered(interval_text: str | None, poll_text: str | None, level: str) ->
 
 def _read(interval_text: str | None, poll_text: str | None, level: str) -> Annotated:
     problems: list[str] = []
-    interval = _duration(
-        annotations.RECONCILE_INTERVAL,
-        interval_text,
-        DEFAULT_INTERVAL,
-        annotations.MINIMUM_RECONCILE_INTERVAL,
-        problems,
-    )
+    default, floor = format_duration(DEFAULT_INTERVAL), annotations.MINIMUM_RECONCILE_INTERVAL
+    interval = _duration(annotations.RECONCILE_INTERVAL, interval_text, default, floor, problems) or DEFAULT_INTERVAL
     # The poll interval is RefWatcher's; here it is only checked, because the condition belongs to this controller.
     _duration(annotations.GIT_POLL_INTERVAL, poll_text, _POLL_DEFAULT, annotations.MINIMUM_POLL_INTERVAL, problems)
     if level and level not in set(annotations.TerraformLogLevel):
@@ -104,20 +101,20 @@ def _principal(text: str, key: str, wanted: str) -> str:
     return said.get("principal", "")[:_LONGEST_PRINCIPAL] if said.get(key) == wanted else ""
 
 
-def _duration(key: str, text: str | None, default: timedelta, floor: timedelta, problems: list[str]) -> timedelta:
+def _duration(key: str, text: str | None, default: str, floor: timedelta, problems: list[str]) -> timedelta | None:
+    """Return the interval in force, None for the default, which ``default`` puts into words."""
     if text is None:
-        return default
+        return None
     try:
         value = parse_duration(text)
     except ValueError:
-        problems.append(
-            f"{key}: {_show(text)} is not a duration such as 90s or 1h30m; {format_duration(default)} is used"
-        )
-        return default
-    if value < floor:
-        problems.append(f"{key}: {_show(text)} is below the minimum; {format_duration(floor)} is used")
-        return floor
-    return value
+        problems.append(f"{key}: {_show(text)} is not a duration such as 90s or 1h30m; {default} is used")
+        return None
+    bound = min(max(value, floor), annotations.MAXIMUM_INTERVAL)
+    if bound != value:
+        side = "below the minimum" if value < floor else "above the maximum"
+        problems.append(f"{key}: {_show(text)} is {side}; {format_duration(bound)} is used")
+    return bound
 
 
 def _show(text: str) -> str:

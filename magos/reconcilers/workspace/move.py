@@ -72,7 +72,7 @@ def warning(seen: Observation, reason: str, action: str, note: str) -> Event:
 
 
 def schedule_of(seen: Observation) -> Schedule:
-    """Return the schedule of the Workspace at the time of the pass; an unreadable stored time counts as none."""
+    """Return the schedule of the Workspace at the time of the pass; a stored time that means nothing counts as none."""
     status = seen.subject.status
     asked = read_annotations(seen.subject.metadata.annotations)
     former = status.observed_reconcile_interval
@@ -81,7 +81,7 @@ def schedule_of(seen: Observation) -> Schedule:
         if former in ("", asked.printed):  # nearly always: then there is nothing to convert
             return advance(seen.now, asked.interval, stored, None)
         return advance(seen.now, asked.interval, stored, parse_duration(former))
-    except ValueError:
+    except (ValueError, OverflowError):
         return advance(seen.now, asked.interval, None, None)
 
 

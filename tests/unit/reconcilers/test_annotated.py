@@ -5,8 +5,11 @@ from datetime import timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from magos.api.annotations import GIT_POLL_INTERVAL, RECONCILE_INTERVAL, REQUESTED_BY, TF_LOG_LEVEL
+from magos.api.workspace import WORKSPACES
+from magos.reconcilers.refwatcher.watch import poll_interval
 from magos.reconcilers.workspace.annotated import principal_of, read_annotations
 from tests.unit.reconcilers.cluster import Cluster
 from tests.unit.reconcilers.results import reasons
@@ -27,6 +30,42 @@ def test_a_wrong_or_too_small_duration_is_replaced_and_named(text: str, seconds:
     [problem] = read.problems
     assert RECONCILE_INTERVAL in problem
     assert repr(text) in problem
+
+
+LONGEST = timedelta(hours=876_000)
+
+
+@pytest.mark.parametrize("text", ["876001h", "99999999h", "23999999976h"])
+def test_an_interval_beyond_all_calendars_is_bounded_and_does_not_stop_the_controller(text: str) -> None:
+    """A next time behind the year 9999 cannot even be computed."""
+    model = Cluster()
+    model.to_applied()
+    model.annotate(reconcile_interval=text, git_poll_interval=text)
+    model.settle()
+    status = model.workspace.status
+    assert status.observed_reconcile_interval == "876000h0m0s"
+    message = next(each.message for each in status.conditions if each.type == "InvalidAnnotations")
+    assert message.count("is above the maximum; 876000h0m0s is used") == 2
+    assert poll_interval({GIT_POLL_INTERVAL: text}, LONGEST) == LONGEST
+
+
+@pytest.mark.parametrize("stored", ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00+14:00", "0001-01-01T00:00:00Z", "x"])
+def test_a_stored_tick_at_the_end_of_time_does_not_stop_the_controller(stored: str) -> None:
+    model = Cluster()
+    model.to_applied()
+    found = model.workspace
+    status = replace(found.status, next_reconcile_time=stored, observed_reconcile_interval="7m")
+    model.put(WORKSPACES, replace(found, status=status))
+    model.settle()
+    assert model.workspace.status.observed_reconcile_interval == "3m0s"
+
+
+def test_what_refwatcher_uses_instead_is_left_to_refwatcher() -> None:
+    """Its default is a flag of another process: no number that is said here could be relied on."""
+    [problem] = read_annotations({GIT_POLL_INTERVAL: "soon"}).problems
+    assert (
+        problem == f"{GIT_POLL_INTERVAL}: 'soon' is not a duration such as 90s or 1h30m; RefWatcher's default is used"
+    )
 
 
 def test_every_wrong_annotation_is_named() -> None:
