@@ -95,8 +95,9 @@ class Machinery(Struct, frozen=True, kw_only=True):
 
 
 class _Carry(Struct, frozen=True):
-    """What one pass hands to the next of the same key."""
+    """What one pass hands to the next of the same key; void once the name belongs to another object."""
 
+    uid: str = ""
     probes: tuple[Probe, ...] = ()
     refusal: Refusal | None = None
     rounds: int = 0
@@ -167,9 +168,9 @@ class Controller:
             if woken is None:
                 return
             keys, priority = woken
-            changed = own and _spec_changed(change)
+            anew = own and _begins_anew(change)
             for key in keys:
-                if changed:
+                if anew:
                     self.queue.forget(key)
                 self.queue.add(key, priority)
 
@@ -204,6 +205,8 @@ class Controller:
         decision: Decision | None = None
         try:
             facts = await self._probes.answer(carry.probes) if carry.probes else {}
+            if carry.uid != (uid := self._uid(item.key)):
+                carry, facts = _Carry(uid), {}
             decision = self._decide(item, carry, facts, stale=standing is Standing.STALE)
             applied = await self._executor.apply(decision)
         except ApiError as error:
@@ -215,6 +218,11 @@ class Controller:
         follows, result = self._conclude(item.key, carry, decision, applied)
         self._report(item, result, now, decision, applied)
         return follows
+
+    def _uid(self, key: Key) -> str:
+        """Return whose name the key is, as the cache has it; empty if nobody's."""
+        held = self._caches.of(self.spec.kind).get(*key)
+        return "" if held is None else held.metadata.uid
 
     def _remember(self, key: Key, applied: Applied) -> None:
         self._gate.record(key, applied.writes)
@@ -232,7 +240,7 @@ class Controller:
         if applied.end is End.COMPLETE and decision is not None:
             self._conflicts.pop(key, None)
             if decision.probes:
-                return self._follow(key, _Carry(probes=decision.probes, rounds=carry.rounds + 1))
+                return self._follow(key, _Carry(carry.uid, probes=decision.probes, rounds=carry.rounds + 1))
             self.queue.forget(key)
             self._appoint(key, decision.requeue_at)
             return False, Result.SUCCESS if decision.requeue_at is None else Result.REQUEUE_AFTER
@@ -240,7 +248,7 @@ class Controller:
             self._soon(key)
             return False, Result.REQUEUE
         if applied.refusal is not None and (carry.refusal is None or carry.refusal.effect != applied.refusal.effect):
-            return self._follow(key, _Carry(refusal=applied.refusal, rounds=carry.rounds + 1))
+            return self._follow(key, _Carry(carry.uid, refusal=applied.refusal, rounds=carry.rounds + 1))
         if applied.end is not End.FENCED:
             self.queue.retry(key, at_least=min(applied.retry_after or 0.0, LONGEST_RETRY_AFTER))
         return False, Result.ERROR
@@ -302,6 +310,7 @@ class Controller:
         return {"namespace": key.namespace, "name": key.name, **extra}
 
 
-def _spec_changed(change: Change[Any]) -> bool:
+def _begins_anew(change: Change[Any]) -> bool:
+    """Tell whether earlier failures say nothing any more: another object, or another spec."""
     old, new = change.old, change.new
-    return old is not None and new is not None and old.metadata.generation != new.metadata.generation
+    return old is None or (new is not None and old.metadata.generation != new.metadata.generation)

@@ -17,6 +17,7 @@ from magos.runtime.apierror import ApiError
 from magos.runtime.client import ApiClient
 from magos.runtime.clock import SystemClock
 from magos.runtime.decision import (
+    Create,
     Decision,
     Delete,
     Fact,
@@ -374,7 +375,11 @@ class Remover:
 
 
 def _watch_of_config_maps(world: World) -> Watch:
-    return next(each for each in world.server.watches if each.request.resource.plural == "configmaps")
+    return _watch_of(world, "configmaps")
+
+
+def _watch_of(world: World, plural: str) -> Watch:
+    return next(each for each in world.server.watches if each.request.resource.plural == plural)
 
 
 async def _delete_unseen(world: World, remover: Remover, meanwhile: Callable[[Watch], None]) -> None:
@@ -514,6 +519,51 @@ def test_a_refusal_is_shown_to_exactly_the_next_pass_at_once() -> None:
     def decide(_request: Request, view: View, now: datetime) -> Decision:
         shown.append((now.timestamp(), view.refusal))
         return Decision(effects=() if len(shown) > 1 else (note(view, "x"),))
+
+    in_toy_world(decide, scene)
+
+
+async def _replaced(world: World, watch: Watch) -> str:
+    """Put another object in the place of ``a``, which the cache is told in one go; return its UID."""
+    watch.hold()
+    await world.user.delete(WIDGETS, "default", "a")
+    new = await world.create("a", size=9)
+    watch.release()
+    return new.metadata.uid
+
+
+@pytest.mark.parametrize("inherited", ["refusal", "fact", "failures"])
+def test_an_object_of_the_same_name_inherits_nothing(inherited: str) -> None:
+    shown: list[tuple[str, Refusal | None, Fact | None, int]] = []
+    probe = LiveGet(CONFIG_MAPS, "default", "x")
+    watches: list[Watch] = []
+
+    def decide(request: Request, view: View, _now: datetime) -> Decision:
+        widget = view.get(WIDGETS, "default", "a")
+        if widget is None:
+            return Decision()
+        shown.append((widget.metadata.uid, view.refusal, view.fact(probe), request.attempt))
+        if widget.spec.size != 2:
+            return Decision()
+        if inherited != "failures":
+            # From here on the cache is told nothing: the next pass has to wait until it has seen this one's write.
+            watches[0].hold()
+        status = toy._status(widget, toy.WidgetStatus(phase="Ready"))
+        if inherited == "fact":
+            return Decision(status=status, probes=(probe,))
+        return Decision(status=status, effects=(Create(kind=CONFIG_MAPS, manifest=toy.child_of(widget)),))
+
+    async def scene(world: World, process: Process) -> None:
+        code = 503 if inherited == "failures" else 403
+        await world.until(lambda: len(shown) == 1)
+        watches.append(_watch_of(world, "widgets"))
+        rule = Rule(fault=Answer(code=code), methods=frozenset({"POST"}), path="/configmaps", times=None)
+        world.server.faults.add(rule)
+        await world.resize("a", 2)
+        await world.until(lambda: len(shown) > 6 or process.controller.parked == 1)
+        uid = await _replaced(world, watches[0])
+        await world.until(lambda: shown[-1][0] == uid)
+        assert next(each for each in shown if each[0] == uid) == (uid, None, None, 0)
 
     in_toy_world(decide, scene)
 
