@@ -6,6 +6,7 @@ run says who holds the lock. A plan is applied at most once, whatever happened.
 
 import json
 import os
+import random
 import signal
 import socket
 import stat
@@ -21,7 +22,9 @@ import pytest
 
 from magos.api.names import JobType
 from magos.api.result import Outcome, Result
+from magos.local.gitserver import git_server
 from magos.runner.status import Stage
+from tests.e2e.runner.moments import moments_of
 from tests.e2e.runner.pod import APPLY, NEXT, PLAN, RUN, RunnerPod, Workspace, apply, plan, provisioned, until
 from tests.e2e.runner.statebackend import StateServer, state_server
 
@@ -228,6 +231,40 @@ def test_a_stopped_fetch_starts_nothing_and_leaves_the_plan_to_a_later_pod(
     assert applied.result is Outcome.SUCCEEDED, applied.message
     assert count.read_text() == "x\n"
     assert server.lock is None
+
+
+def test_a_fetch_stopped_at_any_line_ends_as_interrupted_and_leaves_no_key(workspace: Workspace) -> None:
+    """At seeded lines, more of them where connections get their time limits: there, clean-up has failed before."""
+    workspace.commit({"main.tf": "", "modules/m/main.tf": ""})
+    draw = random.Random(5)
+    with git_server(workspace.folder) as server:
+        # The tool does not exist: the stage ends when everything of Git is done.
+        environment = workspace.pod(PLAN, RUN).env | {
+            "REPO_URL": server.clone_url(workspace.repository.name),
+            "MAGOS_ALLOWED_GIT_SCHEMES": "http",
+            "GIT_PASSWORD": "hunter2",
+            "TF_VERSION": "9.9.9",
+        }
+        modules = [f"magos.git.{name}" for name in ("checkout", "remote", "fetch", "export", "http", "lsremote")]
+        modules += ["magos.runner.fetch", "magos.toolchain.install"]
+        with moments_of("fetch", environment, *modules, watch="magos/git/deadline.py") as moments:
+            whole = moments.stop_at(0, workspace.pod(PLAN, RUN, "whole").root)
+            assert (whole.code, whole.sent) == (0, [])
+            chosen = {
+                *draw.sample(range(1, whole.passed), 60),
+                *draw.sample(whole.watched, min(60, len(whole.watched))),
+            }
+            reached = 0
+            for moment in sorted(chosen):
+                pod = workspace.pod(PLAN, RUN, f"at-{moment}")
+                ending = moments.stop_at(moment, pod.root)
+                if not ending.sent:
+                    continue  # the server's answer came in fewer pieces this time, so there are fewer lines
+                reached += 1
+                status = json.loads((pod.root / "scratch/fetch/status.json").read_bytes())
+                assert (ending.code, status.get("reason")) == (_INTERRUPTED, "Interrupted"), (ending.sent, pod.log)
+                assert list((pod.root / "tmp").glob("git-*")) == [], ending.sent
+            assert reached > len(chosen) * 0.9
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
