@@ -250,10 +250,7 @@ def test_a_fetch_stopped_at_any_line_ends_as_interrupted_and_leaves_no_key(works
         with moments_of("fetch", environment, *modules, watch="magos/git/deadline.py") as moments:
             whole = moments.stop_at(0, workspace.pod(PLAN, RUN, "whole").root)
             assert (whole.code, whole.sent) == (0, [])
-            chosen = {
-                *draw.sample(range(1, whole.passed), 60),
-                *draw.sample(whole.watched, min(60, len(whole.watched))),
-            }
+            chosen = {*draw.sample(range(1, whole.passed), 16), *draw.sample(whole.watched, 30)}
             reached = 0
             for moment in sorted(chosen):
                 pod = workspace.pod(PLAN, RUN, f"at-{moment}")
