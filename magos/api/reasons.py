@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from magos.api.phases import Phase
 
-__all__ = ["FAILURES", "HEALING", "WORKSPACE_REASONS", "Reason", "ReferenceProblem"]
+__all__ = ["FAILURES", "HEALING", "WORKSPACE_REASONS", "Reason", "ReferenceProblem", "reason_in"]
 
 
 class Reason(StrEnum):
@@ -157,3 +157,28 @@ WORKSPACE_REASONS: Mapping[Phase, frozenset[Reason]] = MappingProxyType(
     }
 )
 """Which reasons a Workspace may show in which phase."""
+
+_GENERAL: Mapping[Phase, Reason] = MappingProxyType(
+    {
+        Phase.PENDING: _R.AWAITING_ROLLOUT,
+        Phase.PLANNING: _R.PLANNING,
+        Phase.PLANNED: _R.PLAN_SUCCEEDED,
+        Phase.PLANNED_WITH_VIOLATIONS: _R.AUDIT_POLICY_VIOLATION,
+        Phase.APPLYING: _R.APPLYING,
+        Phase.APPLIED: _R.APPLY_SUCCEEDED,
+        Phase.FAILED: _R.RECONCILE_ERROR,
+        Phase.VALIDATION_FAILED: _R.POLICY_VIOLATION,
+        Phase.DELETING: _R.DELETING,
+    }
+)
+_BY_TEXT = MappingProxyType({str(reason): reason for reason in Reason})
+
+
+def reason_in(phase: Phase, text: str) -> Reason:
+    """Return the reason that a Workspace's status gives for its phase, as one that the phase may have.
+
+    What another version or another hand has written is replaced by the most general one. Raises ``KeyError`` for a
+    phase that no Workspace can be in.
+    """
+    reason = _BY_TEXT.get(text)
+    return reason if reason in WORKSPACE_REASONS[phase] else _GENERAL[phase]

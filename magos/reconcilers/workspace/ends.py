@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from magos.api.kube import Job
 from magos.api.names import JobType
 from magos.api.phases import Phase
-from magos.api.reasons import FAILURES, Reason
+from magos.api.reasons import FAILURES, Reason, reason_in
 from magos.api.result import Outcome, Result
 from magos.api.triggers import Trigger
 from magos.reconcilers.workspace.evidence import Evidence, gather, result_of_pods
@@ -71,7 +71,7 @@ def apply_missing(seen: Observation) -> Move:
             f"Job {seen.run.apply_job} of run {seen.run_id} disappeared; its pod {going.metadata.name} has not ended"
             " yet and is waited for."
         )
-        waiting = to(seen, Phase.APPLYING, Reason(seen.subject.status.reason), message)
+        waiting = to(seen, Phase.APPLYING, reason_in(Phase.APPLYING, seen.subject.status.reason), message)
         return keep(seen, status=waiting, outcome=PassOutcome.WAITING)
     evidence = result_of_pods(pods, seen.run_id, JobType.APPLY)
     if evidence.result is not None:

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from magos.api.names import JobType, job_name
 from magos.api.phases import Phase
-from magos.api.reasons import Reason
+from magos.api.reasons import reason_in
 from magos.api.timestamps import format_time
 from magos.api.workspace import Approval, ApprovalKind, GateReason
 from magos.ids import RunID
@@ -36,10 +36,11 @@ def open_gate(seen: Observation) -> Move:
         apply_job=job_name(meta.namespace, meta.name, RunID(seen.run_id), JobType.APPLY),
     )
     message = f"Run {seen.run_id} is approved{f' by {principal}' if principal else ''}; the apply follows."
+    phase = Phase(str(seen.phase))
     status = to(
         seen,
-        Phase(str(seen.phase)),
-        Reason(workspace.status.reason),
+        phase,
+        reason_in(phase, workspace.status.reason),
         message,
         current_run=run,
         awaiting_approval=None,

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from magos.api.conditions import Abnormal, ConditionType, Standing, find, shorten, standing_conditions
 from magos.api.phases import Phase
-from magos.api.reasons import Reason
+from magos.api.reasons import Reason, reason_in
 from magos.api.timestamps import format_time, parse_time
 from magos.api.workspace import WORKSPACES, WorkspaceStatus
 from magos.durations import parse_duration
@@ -119,9 +119,10 @@ def conclude(seen: Observation, move: Move) -> Decision:
 def _summarise(
     seen: Observation, status: WorkspaceStatus, next_tick: datetime, problems: tuple[str, ...]
 ) -> WorkspaceStatus:
-    phase, reason = status.phase, Reason(status.reason)
+    phase = status.phase
     if phase is None:
         return status
+    reason = reason_in(phase, status.reason)
     abnormal = [
         Abnormal(type=ConditionType.INVALID_ANNOTATIONS, reason="InvalidAnnotation", message="; ".join(problems))
     ]
@@ -136,6 +137,7 @@ def _summarise(
     interval = read_annotations(seen.subject.metadata.annotations).printed
     summary = replace(
         status,
+        reason=str(reason),
         observed_generation=seen.subject.metadata.generation,
         next_reconcile_time=format_time(next_tick) if ticking else status.next_reconcile_time,
         observed_reconcile_interval=interval if ticking else status.observed_reconcile_interval,

@@ -9,7 +9,7 @@ from datetime import timedelta
 from magos.api.kube import CONFIG_MAPS, JOBS, PERSISTENT_VOLUME_CLAIMS
 from magos.api.names import JobType
 from magos.api.phases import RUNNING, TERMINAL, WITH_PLAN, Phase
-from magos.api.reasons import Reason
+from magos.api.reasons import Reason, reason_in
 from magos.reconcilers.workspace.admission import Refused
 from magos.reconcilers.workspace.blockers import foreign_claim
 from magos.reconcilers.workspace.ends import conclude_apply, conclude_plan
@@ -51,7 +51,8 @@ def _during_run(seen: Observation) -> Move:
     if refusal is not None and isinstance(refusal.effect, PatchAnnotations) and refusal.effect.kind == JOBS:
         return _without_annotation(seen)
     text = _refused(seen).message
-    phase, reason = Phase(str(seen.phase)), Reason(seen.subject.status.reason)
+    phase = Phase(str(seen.phase))
+    reason = reason_in(phase, seen.subject.status.reason)
     return keep(
         seen,
         status=to(seen, phase, reason, text),

@@ -12,7 +12,7 @@ from magos.api.kube import JOBS, Job
 from magos.api.labels import JOB_TYPE, RUN_ID
 from magos.api.names import JobType, job_name
 from magos.api.phases import WITH_PLAN, Phase
-from magos.api.reasons import Reason
+from magos.api.reasons import Reason, reason_in
 from magos.api.triggers import Trigger
 from magos.api.workspace import WORKSPACES, CurrentRun
 from magos.ids import RunID, mint_run_id
@@ -31,10 +31,8 @@ _OF_EARLIER_RUN = (EXECUTION_ALLOWED, APPROVED, APPROVED_BY)
 
 
 def begin(seen: Observation) -> Move:
-    """Reset with the first trigger that holds."""
-    cause = find_cause(seen)
-    if cause is None:  # the situation was judged by the very same function
-        return Move()
+    """Reset with the first trigger that holds; a phase that no Workspace can be in is left for an unknown one."""
+    cause = find_cause(seen) or Cause(trigger=Trigger.UNKNOWN, reason=REASONS[Trigger.UNKNOWN])
     return ask_inputs(seen) if unconfirmed(seen, cause.trigger) else reset(seen, cause)
 
 
@@ -109,7 +107,7 @@ def amend(seen: Observation) -> Move:
         status=to(
             seen,
             Phase.PENDING,
-            Reason(status.reason) if merged is named else REASONS[merged],
+            reason_in(Phase.PENDING, status.reason) if merged is named else REASONS[merged],
             message,
             current_run=run,
             current_run_trigger=merged,

@@ -11,7 +11,7 @@ from magos.api.annotations import RECORD
 from magos.api.kube import Job
 from magos.api.names import JobType
 from magos.api.phases import Phase
-from magos.api.reasons import Reason
+from magos.api.reasons import Reason, reason_in
 from magos.api.timestamps import format_time, parse_time
 from magos.api.triggers import Trigger
 from magos.api.workspace import CurrentRun
@@ -114,7 +114,8 @@ def _watch_start(seen: Observation, job_type: JobType, job: Job | None) -> Move:
     problem = start_problem(job, pods, seen.warnings, seen.subject.spec.service_account_name)
     if expired:
         return _give_up(seen, job, problem, age)
-    phase, reason = Phase(str(seen.phase)), Reason(seen.subject.status.reason)
+    phase = Phase(str(seen.phase))
+    reason = reason_in(phase, seen.subject.status.reason)
     message = f"Run {seen.run_id}: no container of Job {job.metadata.name} has started yet. {problem.message}"
     return Move(status=to(seen, phase, reason, message), again_at=again, outcome=Outcome.WAITING)
 

@@ -88,6 +88,8 @@ def fixed_mounts(phase: JobType, stage: Stage) -> tuple[VolumeMount, ...]:
     if stage is not Stage.JOB:  # the last stage reports by its termination message; nobody reads a scratch of its own
         mounts.append(_part(stage, read_only=False))
     if stage is Stage.TERRAFORM:
+        # Code of the configuration must not exchange the program that renders its plan afterwards.
+        mounts.append(VolumeMount(name=_WORK, mount_path=f"/{_WORK}/tool", sub_path="tool", read_only=True))
         mounts.append(VolumeMount(name=_TOKEN, mount_path=_TOKEN_PATH, read_only=True))
         if phase is JobType.APPLY:
             mounts.append(VolumeMount(name=_PLAN, mount_path="/plan"))

@@ -13,7 +13,7 @@ from magos.api.annotations import EXECUTION_ALLOWED
 from magos.api.conditions import shorten
 from magos.api.names import JobType, job_name
 from magos.api.phases import WITH_PLAN, Phase
-from magos.api.reasons import Reason
+from magos.api.reasons import Reason, reason_in
 from magos.api.triggers import Trigger
 from magos.ids import RunID
 from magos.reconcilers.workspace.admission import Refused, judge_specs, judge_start, selected_policies
@@ -207,8 +207,8 @@ def _wait(seen: Observation, blocker: Blocker) -> Move:
 
 def _hold(seen: Observation, message: str) -> Move:
     """Keep a plan that cannot be applied yet, and say why; nothing is written while that stays the same."""
-    status = seen.subject.status
-    return Move(status=to(seen, Phase(str(seen.phase)), Reason(status.reason), message), outcome=Outcome.WAITING)
+    phase = Phase(str(seen.phase))
+    return Move(status=to(seen, phase, reason_in(phase, seen.subject.status.reason), message), outcome=Outcome.WAITING)
 
 
 def _policy_events(seen: Observation, policies: SelectedPolicies | None) -> tuple[Event, ...]:
