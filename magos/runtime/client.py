@@ -9,10 +9,11 @@ Rules:
 5. Metadata-only kinds are asked for as ``PartialObjectMetadata`` and in no other way: a server that cannot do so
    answers 406, it never sends the whole object.
 
-``lane`` and ``timeout`` (seconds, for the whole exchange) can be given with each call; ``on`` fixes other defaults.
+``lane`` and ``timeout`` (seconds, for the whole exchange) can be given with each call; ``on`` fixes other defaults, and
+who is asked right before the bytes of a write leave (``may_write``).
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import Any, TypeVar, Unpack
 
@@ -59,17 +60,28 @@ _ERROR_BODY_LIMIT = 1 << 20
 class ApiClient:
     """Reads and writes objects with the identity of its transport. Raises ``ApiError`` and nothing else."""
 
-    def __init__(self, transport: Transport, *, lane: Lane | None = None, timeout: float = 30.0) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        lane: Lane | None = None,
+        timeout: float = 30.0,
+        may_write: Callable[[], bool] | None = None,
+    ) -> None:
         self._transport = transport
         self._lane = lane
         self._timeout = timeout
+        self._may_write = may_write
 
-    def on(self, lane: Lane | None = None, *, timeout: float | None = None) -> "ApiClient":
+    def on(
+        self, lane: Lane | None = None, *, timeout: float | None = None, may_write: Callable[[], bool] | None = None
+    ) -> "ApiClient":
         """Return a client over the same transport with other defaults; None keeps what this one has."""
         return ApiClient(
             self._transport,
             lane=self._lane if lane is None else lane,
             timeout=self._timeout if timeout is None else timeout,
+            may_write=self._may_write if may_write is None else may_write,
         )
 
     async def get(self, kind: Kind[R], namespace: str, name: str, **options: Unpack[CallOptions]) -> R:
@@ -230,6 +242,7 @@ class ApiClient:
             accept=accept,
             lane=options.get("lane", self._lane or lane),
             timeout=options.get("timeout", self._timeout),
+            may_send=None if method == "GET" else self._may_write,
         )
 
     async def _answer(self, request: HttpRequest, what: str) -> HttpResponse:

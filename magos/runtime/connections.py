@@ -91,6 +91,8 @@ class ConnectionPool:
     def _session(self, limit: int) -> "aiohttp.ClientSession":
         import aiohttp
 
+        from magos.runtime.fencing import FencedRequest
+
         connector = aiohttp.TCPConnector(
             limit=limit,
             limit_per_host=limit,
@@ -100,6 +102,7 @@ class ConnectionPool:
         )
         session = aiohttp.ClientSession(
             connector=connector,
+            request_class=FencedRequest,
             trust_env=False,
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": self._user_agent},

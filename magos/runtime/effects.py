@@ -3,7 +3,8 @@
 Promises, besides the order rule that stands in ``decision.py``:
 
 1. No request is sent for what is so already, and no write without its precondition.
-2. ``still_leading`` is asked synchronously right before every write; once it says no, nothing is written any more.
+2. ``still_leading`` is asked synchronously before every write, and by the transport again where the bytes leave; once
+   it says no, nothing is written any more.
 3. The first step that fails ends the decision. How it failed is told as one of the six ways in ``endings.py``, never by
    an exception of the API client.
 4. Each step is idempotent: the process may die before or after any of them.
@@ -79,7 +80,7 @@ class Executor:
         emit: Callable[[Event], None],
         observer: StepObserver | None = None,
     ) -> None:
-        self._client = client
+        self._client = client.on(may_write=still_leading)
         self._caches = caches
         self._still_leading = still_leading
         self._emit = emit
@@ -132,6 +133,8 @@ class Executor:
                 case _:
                     assert_never(action)
         except ApiError as error:
+            if not error.unknown_outcome:
+                self._fence()  # what was not sent for this reason is neither transient nor refused
             raise judge(error, action, target, ledger) from error
 
     def _fence(self) -> None:

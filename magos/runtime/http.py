@@ -5,7 +5,7 @@ Rules, in force for every caller and nowhere else:
 1. The request's timeout bounds everything: waiting for a connection, retries and their pauses included.
 2. ``Retry-After`` with 429 is obeyed for every method (the server did nothing), with 5xx but 504 for reads; at most
    ``RETRIES`` times and only where the pause fits into the timeout. A broken connection is retried for reads only.
-   A write whose outcome is unknown is never sent again from here.
+   A write whose outcome is unknown is never sent again from here, and none once ``may_send`` says no.
 3. 401 makes the credentials be obtained anew, and the request is sent once more.
 4. A stream without a byte for ``INACTIVITY_SECONDS`` is dead: the server sends a bookmark every minute.
 5. Proxies, cookies, redirects and netrc are not used.
@@ -148,11 +148,13 @@ class HttpTransport:
             pool, token = await self._connections.ready()
         except MagosError as error:
             raise TransportError(str(error), sent=False) from error
+        from magos.runtime.fencing import fenced
+
         async with pool.session(request.lane) as session:
             # From here on bytes may leave; a connection that never came about is told apart by ``_translated``.
             state.sent = True
             try:
-                with _translated(self._host):
+                with _translated(self._host), fenced(request.may_send):
                     async with asyncio.timeout(opening):
                         response = await session.request(**self._arguments(request, token, pool.material))
             except TransportError as error:

@@ -4,7 +4,7 @@
 simulated API server behind the same protocol, so that encoding, decoding and every rule of the client are under test.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
 from typing import Protocol
@@ -25,7 +25,10 @@ class Lane(StrEnum):
 
 
 class HttpRequest(Struct, frozen=True, kw_only=True):
-    """One request. ``timeout`` bounds the whole exchange in seconds; a stream bounds only its opening."""
+    """One request. ``timeout`` bounds the whole exchange in seconds; a stream bounds only its opening.
+
+    ``may_send`` is asked synchronously right before the bytes leave, each time they do; on False they do not.
+    """
 
     method: str
     path: str
@@ -35,6 +38,7 @@ class HttpRequest(Struct, frozen=True, kw_only=True):
     accept: str = "application/json"
     lane: Lane = Lane.READ
     timeout: float = 30.0
+    may_send: Callable[[], bool] | None = None
 
 
 class HttpResponse(Struct, frozen=True, kw_only=True):

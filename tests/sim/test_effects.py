@@ -24,6 +24,7 @@ from magos.runtime.decision import (
 )
 from magos.runtime.effects import Step
 from magos.runtime.endings import End
+from magos.runtime.transport import HttpRequest, HttpResponse, TransportError
 from tests.sim import toy
 from tests.sim.apiserver import Answer, Hang, Lose, Rule
 from tests.sim.toy import WIDGETS, Widget, WidgetStatus
@@ -402,6 +403,28 @@ def test_nothing_is_written_once_the_fence_is_down_not_even_in_the_middle() -> N
         assert applied.end is End.FENCED
         assert writes(world) == [("patch", 200)]
         assert process.events == []
+
+    in_world(scene)
+
+
+def test_leadership_lost_while_a_write_waits_to_be_sent_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(world: World, process: Process) -> None:
+        send = process.transport.request
+
+        async def late(request: HttpRequest) -> HttpResponse:
+            if request.method == "GET":
+                return await send(request)
+            process.leading = False
+            assert request.may_send is not None
+            assert not request.may_send()
+            raise TransportError("not sent", sent=False)
+
+        monkeypatch.setattr(process.transport, "request", late)
+        for effect in (create(cached(process)), annotate(cached(process)), finalizer(AddFinalizer, cached(process))):
+            process.leading = True
+            applied = await process.executor.apply(Decision(effects=(effect,)))
+            assert (applied.end, applied.writes) == (End.FENCED, ())
+        assert writes(world) == []
 
     in_world(scene)
 

@@ -218,6 +218,52 @@ def test_a_write_over_a_connection_that_broke_is_never_sent_again(authority: Aut
     assert calls == [method, method]
 
 
+@pytest.mark.parametrize("waits_for", ["a-connection", "a-handshake", "a-busy-server"])
+def test_a_write_that_had_to_wait_is_not_sent_once_the_right_to_write_has_ended(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch, waits_for: str
+) -> None:
+    monkeypatch.setitem(connections.CAPS, Lane.WRITE, 1)
+    bodies: list[bytes] = []
+    leading = True
+    arrived, go_on = asyncio.Event(), asyncio.Event()
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        nonlocal leading
+        bodies.append(await request.read())
+        arrived.set()
+        if waits_for == "a-connection":
+            await go_on.wait()
+        if waits_for == "a-busy-server":
+            leading = False
+            return busy(429)
+        return web.Response()
+
+    async def main() -> None:
+        nonlocal leading
+        async with connected(handler, authority) as transport:
+            first = asyncio.ensure_future(transport.request(post())) if waits_for == "a-connection" else None
+            if first is not None:
+                await arrived.wait()
+            second = asyncio.ensure_future(transport.request(fenced))
+            if waits_for != "a-busy-server":
+                await asyncio.sleep(0)
+                leading = False
+                go_on.set()
+            with pytest.raises(TransportError, match="the right to write had ended") as caught:
+                await second
+            assert not caught.value.sent
+            if first is not None:
+                assert (await first).status == 200
+            # The connection is not lost to the lane, and reads need no right.
+            assert (await transport.request(post(timeout=5.0))).status in (200, 429)
+
+    fenced = HttpRequest(
+        method="PATCH", path="/x", body=b"fenced", lane=Lane.WRITE, may_send=lambda: leading, timeout=10.0
+    )
+    asyncio.run(main())
+    assert bodies.count(b"fenced") == (1 if waits_for == "a-busy-server" else 0)
+
+
 def test_the_timeout_bounds_everything_and_a_refusal_beats_silence(authority: Authority) -> None:
     async def hang(_: web.Request) -> web.StreamResponse:
         await asyncio.sleep(60)
