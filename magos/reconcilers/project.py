@@ -35,6 +35,8 @@ from magos.reconcilers.members import (
 from magos.runtime.decision import (
     AddFinalizer,
     Decision,
+    Event,
+    EventType,
     LiveGet,
     Outcome,
     ProbeFailure,
@@ -115,7 +117,7 @@ def reconcile(seen: Observation) -> Decision:
             )
         )
     if seen.refusal is not None or seen.failure is not None:
-        return _trouble(seen, project)
+        return _trouble(seen, project, Phase.FAILED, Reason.RECONCILE_ERROR)
     if seen.managed:
         message = f"Rollout {meta.namespace}/{meta.name} gives permission to the members, step by step."
         return Decision(status=_status(seen, project, Phase.READY, Reason.MANAGED_BY_ROLLOUT, message))
@@ -159,13 +161,11 @@ def _delete(seen: Observation, project: Project) -> Decision:
     if FINALIZER not in meta.finalizers:
         return Decision(outcome=Outcome.GONE)
     if seen.refusal is not None or seen.failure is not None:
-        text = _refusal_text(seen)
-        return Decision(
-            status=_status(seen, project, Phase.DELETING, Reason.DELETING, text),
-            requeue_at=seen.now + _LOOK_AGAIN,
-            outcome=Outcome.WAITING,
-        )
-    status = _status(seen, project, Phase.DELETING, Reason.DELETING, "Permission is taken back; the members are kept.")
+        return _trouble(seen, project, Phase.DELETING, Reason.DELETING)
+    # What the last try was refused for stays in view: a message that comes and goes would bring about the next try.
+    begun = project.status.phase is Phase.DELETING
+    message = project.status.message if begun else "Permission is taken back; the members are kept."
+    status = _status(seen, project, Phase.DELETING, Reason.DELETING, message)
     if seen.rollout_live is None or seen.stale:
         return Decision(status=status, probes=(LiveGet(ROLLOUTS, meta.namespace, meta.name),), outcome=Outcome.WAITING)
     if status is not None:  # the status first, the release in a pass that judges the version it leaves behind
@@ -186,10 +186,31 @@ def _delete(seen: Observation, project: Project) -> Decision:
     )
 
 
-def _trouble(seen: Observation, project: Project) -> Decision:
+def _trouble(seen: Observation, project: Project, phase: Phase, reason: Reason) -> Decision:
     """Say what was refused. The other members' turn comes by itself: grants start with another member every second."""
-    status = _status(seen, project, Phase.FAILED, Reason.RECONCILE_ERROR, _refusal_text(seen))
-    return Decision(status=status, requeue_at=seen.now + _LOOK_AGAIN, outcome=Outcome.WAITING)
+    text = _refusal_text(seen)
+    status = _status(seen, project, phase, reason, text)
+    told = project.status.message == shorten(text)
+    return Decision(
+        status=status,
+        events=() if told else (_warning(project, text),),
+        requeue_at=seen.now + _LOOK_AGAIN,
+        outcome=Outcome.WAITING,
+    )
+
+
+def _warning(project: Project, note: str) -> Event:
+    meta = project.metadata
+    return Event(
+        regarding=PROJECTS.ref(meta.namespace, meta.name),
+        uid=meta.uid,
+        type=EventType.WARNING,
+        reason=str(Reason.RECONCILE_ERROR),
+        action="Permit",
+        note=note,
+        api_version=PROJECTS.api_version,
+        resource_version=meta.resource_version,
+    )
 
 
 def _cooling_until(project: Project) -> datetime:

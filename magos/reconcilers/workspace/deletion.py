@@ -4,8 +4,13 @@
 2. An apply that runs is waited for, unless a person set ``mp/force-delete``.
 3. Nothing is created any more, and nothing in the cloud is destroyed. Jobs and volume go by their owner reference.
 
-What runs is decided by the Jobs and pods that are really there, read live, never by the phase.
+What runs is decided by the Jobs and pods that are really there, read live, never by the phase. A cancellation that the
+API server refuses is told and tried again a minute later: the status that tells of it must not bring about the next.
 """
+
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
 
 from magos.api.annotations import force_delete
 from magos.api.kube import Pod
@@ -13,6 +18,7 @@ from magos.api.labels import FINALIZER, JOB_TYPE, RUN_ID
 from magos.api.names import JobType
 from magos.api.phases import Phase
 from magos.api.reasons import Reason
+from magos.api.timestamps import parse_time
 from magos.api.workspace import WORKSPACES
 from magos.reconcilers.workspace.move import Move, ask_live, to, warning
 from magos.reconcilers.workspace.observation import Observation
@@ -21,6 +27,9 @@ from magos.runtime.decision import Effect, Outcome, RemoveFinalizer
 
 __all__ = ["delete"]
 
+_PATIENCE = timedelta(minutes=1)
+_REFUSED = "The API server refused to go on"
+
 
 def delete(seen: Observation) -> Move:
     """Take the next step of a deletion."""
@@ -28,10 +37,8 @@ def delete(seen: Observation) -> Move:
     meta = workspace.metadata
     if FINALIZER not in meta.finalizers:
         return Move(outcome=Outcome.GONE)
-    if seen.refusal is not None:
-        return _say(seen, f"The API server refused to go on: {seen.refusal.message}")
-    if seen.failure is not None:
-        return _say(seen, f"What still runs cannot be read: {seen.failure.message}")
+    if seen.refusal is not None or seen.failure is not None:
+        return _trouble(seen)
     if not force_delete(meta.annotations):
         waiting = _wait(seen)
         if waiting is not None:
@@ -63,10 +70,33 @@ def _wait(seen: Observation) -> Move | None:
         map(delete_job, (j for j in unfinished if j.metadata.deletion_timestamp is None))
     )
     pod = next((pod for pod in seen.pods if not pod.ended and _ours(pod, seen)), None)
+    cooling = _cooling_until(seen) if cancel else seen.now
+    if cooling > seen.now:
+        return Move(again_at=cooling, outcome=Outcome.WAITING)
     if cancel or unfinished or pod is not None:
         what = f"pod {pod.metadata.name}" if pod is not None else f"Job {unfinished[0].metadata.name}"
         return _say(seen, f"Waiting for {what} to stop.", *cancel)
     return None
+
+
+def _trouble(seen: Observation) -> Move:
+    """Say what was refused, and come back in a minute."""
+    if seen.refusal is not None:
+        text = f"{_REFUSED}: {seen.refusal.message.rstrip('.')}."
+    else:
+        text = f"What still runs cannot be read: {seen.failure.message.rstrip('.') if seen.failure else 'unknown'}."
+    said = _say(seen, f"{text} Check the rights of the workspace controller and admission policies.")
+    return replace(said, again_at=seen.now + _PATIENCE)
+
+
+def _cooling_until(seen: Observation) -> datetime:
+    status = seen.subject.status
+    if seen.phase is not Phase.DELETING or not status.message.startswith(_REFUSED):
+        return seen.now
+    try:
+        return parse_time(status.last_reconcile_time or "") + _PATIENCE
+    except ValueError:
+        return seen.now
 
 
 def _ours(pod: Pod, seen: Observation) -> bool:

@@ -7,6 +7,7 @@ from magos.api.names import JobType
 from magos.api.phases import Phase
 from magos.api.reasons import Reason
 from magos.api.workspace import WORKSPACES
+from magos.runtime.decision import Delete
 from tests.unit.reconcilers.cluster import Cluster
 from tests.unit.reconcilers.model import NAME
 from tests.unit.reconcilers.results import apply_result, encode, plan_result
@@ -41,6 +42,25 @@ def test_a_running_plan_is_cancelled_and_its_pod_waited_for() -> None:
     pod = model.pod_of(job)
     assert pod is not None
     assert pod.metadata.name in model.workspace.status.message
+    model.end_pod(job, "", exit_code=143)
+    model.settle()
+    assert gone(model)
+
+
+def test_a_cancellation_that_is_refused_is_told_and_tried_again_a_minute_later() -> None:
+    model = Cluster()
+    job = model.to_planning()
+    model.refusals.append((Delete, JOBS.resource, 403, "Forbidden", "webhook says no"))
+    model.user_deletes(WORKSPACES, NAME)
+    model.settle()
+    assert "webhook says no. Check the rights" in model.workspace.status.message
+    again = model.decide().requeue_at
+    assert again is not None
+    assert (again - model.now).total_seconds() == 60
+    model.refusals.clear()
+    model.now = again
+    model.settle()
+    assert model.get(JOBS, job.metadata.name) is None
     model.end_pod(job, "", exit_code=143)
     model.settle()
     assert gone(model)

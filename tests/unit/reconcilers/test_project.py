@@ -125,11 +125,28 @@ def test_a_refused_grant_is_told_and_does_not_loop() -> None:
     status = project(model).status
     assert (status.phase, status.reason) == (Phase.FAILED, Reason.RECONCILE_ERROR)
     assert "webhook says no" in status.message
+    assert reasons(model.events).count("ReconcileError") == 1
     model.refusals.clear()
     model.advance(minutes=2)
     model.settle(project=True)
     assert allowed(model, "a")
     assert project(model).status.reason == Reason.DEFAULT_PARALLEL
+
+
+def test_a_deletion_that_is_refused_says_why_once() -> None:
+    model = with_members("a")
+    model.settle(project=True)
+    model.annotate("a", execution_allowed="true")
+    model.refusals.append((PatchAnnotations, WORKSPACES.resource, 403, "Forbidden", "webhook says no"))
+    model.user_deletes(PROJECTS, "platform")
+    model.settle(project=True)
+    status = project(model).status
+    assert (status.phase, "webhook says no" in status.message) == (Phase.DELETING, True)
+    assert reasons(model.events) == ["ReconcileError"]
+    model.refusals.clear()
+    model.advance(minutes=2)
+    model.settle(project=True)
+    assert model.get(PROJECTS, "platform") is None
 
 
 @pytest.mark.parametrize("managed", [False, True])
