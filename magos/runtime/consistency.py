@@ -8,22 +8,23 @@ Promises:
 2. A key that is wanted before the caches have passed its writes is *parked*: no worker waits for it. An event or a
    bookmark that brings the caches up to date releases it.
 3. A write that no cache has shown for 5 s is looked up once at the API server: what can never be shown (created and
-   deleted meanwhile, outside the informer's selector, history rewritten by a restore) no longer counts, and the key
-   runs, for no event will ever wake it.
-4. After 30 s the key runs with ``view.stale`` set, and goes on running so until the caches have caught up.
+   deleted meanwhile, history rewritten by a restore) no longer counts, and the key runs, as no event will ever wake it.
+4. After 30 s the key runs with ``view.stale`` set, which is logged, and goes on so until the caches have caught up.
 5. A write with unknown outcome is looked up at once; what is found is what the caches have to show. A look-up that
    fails is repeated every 5 s.
 
-Answers of writes never enter a cache: only their versions are used. Kinds that no informer watches never gate.
+Answers of writes never enter a cache: only their versions are used. What no informer watches never gates: other kinds,
+other namespaces, objects outside of the selector.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
 from typing import Any, NamedTuple
 
 import anyio
+import structlog
 from anyio.abc import TaskGroup
 from msgspec import Struct
 from msgspec.structs import replace
@@ -39,6 +40,8 @@ from magos.runtime.workqueue import Key
 
 __all__ = ["LOOK_AFTER", "STALE_AFTER", "Gate", "Standing", "Write"]
 
+_log = structlog.get_logger(__name__)
+
 LOOK_AFTER = 5.0
 """Seconds after a write until the API server itself is asked about it."""
 
@@ -52,7 +55,7 @@ class Write(Struct, frozen=True, kw_only=True):
     """One acknowledged or possible write: the caches must reach ``resource_version``, and lose ``uid`` if ``gone``.
 
     The version of a deletion is any at which the object existed: a watch is sure to show it, or to be past it.
-    ``unknown`` marks a write that may or may not have taken place.
+    ``unknown`` marks a write that may or may not have taken place. ``labels`` None are not known.
     """
 
     kind: Kind[Any]
@@ -60,6 +63,7 @@ class Write(Struct, frozen=True, kw_only=True):
     name: str
     uid: str = ""
     resource_version: str = ""
+    labels: Mapping[str, str] | None = None
     gone: bool = False
     unknown: bool = False
 
@@ -176,6 +180,8 @@ class Gate:
         while self._expire and self._expire[0][0] <= now:
             _, key, entry = self._expire.popleft()
             if self._entries.get(key) is entry:
+                behind = sorted({slot.resource for slot in entry.writes})
+                _log.warning("caches lack own writes", namespace=key.namespace, name=key.name, resources=behind)
                 self._release(key, entry.priority)
 
     async def _look_up(self, key: Key, entry: _Entry) -> None:
@@ -247,7 +253,11 @@ class Gate:
 
     def _is_shown(self, write: Write) -> bool:
         informer = self._informers.get(write.kind.resource)
-        return informer is not None and informer.namespace in ("", write.namespace)
+        if informer is None:
+            return False
+        # What is deselected by this very write is held, and its end is shown.
+        held = informer.cache.get(write.namespace, write.name) is not None
+        return held or informer.is_shown(write.namespace, write.labels)
 
     def _seen(self, write: Write) -> bool:
         cache = self._informers[write.kind.resource].cache

@@ -24,6 +24,7 @@ from magos.runtime.cache import Cache, Change
 from magos.runtime.client import ApiClient, ApiError, Undecodable, WatchEvent
 from magos.runtime.clock import Clock
 from magos.runtime.interner import Interner
+from magos.runtime.selection import Selection
 from magos.runtime.watcher import ListCall, WatchCall, Watcher
 
 __all__ = ["Change", "Informer", "InformerStats"]
@@ -68,6 +69,7 @@ class Informer(Generic[R]):
         self.stats = InformerStats()
         self._client = client
         self._clock = clock
+        self._selection = Selection(selector)
         self._watcher: Watcher[R] = Watcher(rng)
         self._interner = Interner()
         self._handlers: list[Callable[[Change[R]], None]] = []
@@ -83,6 +85,10 @@ class Informer(Generic[R]):
     async def wait_synced(self) -> None:
         """Return once ``synced``."""
         await self._synced.wait()
+
+    def is_shown(self, namespace: str, labels: Mapping[str, str] | None) -> bool:
+        """Tell whether an object with these labels (None: not known) is, or may be, among what is watched."""
+        return self.namespace in ("", namespace) and (labels is None or self._selection.selects(labels))
 
     def add_handler(self, handler: Callable[[Change[R]], None]) -> None:
         """Tell ``handler`` all changes from now on, and now what is known already."""

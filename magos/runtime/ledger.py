@@ -59,21 +59,20 @@ class Ledger:
         if meta.deletion_timestamp is not None and not meta.finalizers:
             self.deleted(target, meta)
         else:
-            self.writes.append(_write(target, uid=meta.uid, resource_version=meta.resource_version))
+            self.writes.append(_write(target, meta))
 
     def deleted(self, target: Target, last: ObjectMeta) -> None:
         """Note that an object, last known like this, is deleted or on its way."""
         self._left.pop(_slot(target), None)
-        self.writes.append(_write(target, uid=last.uid, resource_version=last.resource_version, gone=True))
+        self.writes.append(_write(target, last, gone=True))
 
     def unclear(self, target: Target) -> None:
         """Note that the caches may be behind about the object: a write is in doubt, or was refused as outdated."""
-        self.writes.append(_write(target, unknown=True))
+        self.writes.append(_write(target, None, unknown=True))
 
     def perhaps_deleted(self, target: Target, last: ObjectMeta) -> None:
         """Note a deletion that was sent and not answered."""
-        version = last.resource_version
-        self.writes.append(_write(target, uid=last.uid, resource_version=version, gone=True, unknown=True))
+        self.writes.append(_write(target, last, gone=True, unknown=True))
 
 
 def _slot(target: Target) -> tuple[str, str, str]:
@@ -81,5 +80,14 @@ def _slot(target: Target) -> tuple[str, str, str]:
     return target.kind.resource, target.namespace, target.name
 
 
-def _write(target: Target, **fields: Any) -> Write:
-    return Write(kind=target.kind, namespace=target.namespace, name=target.name, **fields)
+def _write(target: Target, meta: ObjectMeta | None, *, gone: bool = False, unknown: bool = False) -> Write:
+    return Write(
+        kind=target.kind,
+        namespace=target.namespace,
+        name=target.name,
+        uid=meta.uid if meta else "",
+        resource_version=meta.resource_version if meta else "",
+        labels=meta.labels if meta else None,
+        gone=gone,
+        unknown=unknown,
+    )

@@ -328,7 +328,10 @@ def test_a_silent_watch_makes_the_pass_wait_and_then_run_stale_without_deleting(
             await world.until(lambda: world.is_ready("a", 2), within=90)
         assert checks.violations == []
 
-    in_world(scene)
+    with structlog.testing.capture_logs() as logs:
+        in_world(scene)
+    behind = [each for each in logs if each["event"] == "caches lack own writes"]
+    assert [(each["name"], each["resources"]) for each in behind] == [("a", ["configmaps"])]
 
 
 def test_a_write_the_cache_can_never_show_holds_the_key_for_five_seconds_only() -> None:

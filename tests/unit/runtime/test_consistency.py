@@ -208,3 +208,28 @@ def test_a_deletion_that_no_watch_shows_in_time_counts_only_if_it_still_can_be_s
             group.cancel_scope.cancel()
 
     run_virtual(scene)
+
+
+def test_an_object_outside_the_selector_gates_only_while_the_cache_holds_it() -> None:
+    def build(*held: ConfigMap) -> Gate:
+        rng = random.Random(1)
+        clock = VirtualClock()
+        client = SimApiServer(clock, rng).client()
+        informer: Informer[ConfigMap] = Informer(client, CONFIG_MAPS, selector="team=a", clock=clock, rng=rng)
+        informer.cache.replace(held, (), "1")
+        return Gate(client, clock, (informer,), lambda _key, _priority: None)
+
+    def standing(gate: Gate, labels: dict[str, str] | None) -> Standing:
+        write = Write(kind=CONFIG_MAPS, namespace="default", name="a", uid="u", resource_version="5", labels=labels)
+        gate.record(KEYS[0], (write,))
+        return gate.enter(KEYS[0], Priority.CHANGE)
+
+    async def scene() -> None:
+        assert standing(build(), {"team": "b"}) is Standing.READY
+        assert standing(build(), {"team": "a"}) is Standing.PARKED
+        assert standing(build(), None) is Standing.PARKED
+        # The write takes it out of the selection: the cache is shown its end.
+        held = ConfigMap(metadata=ObjectMeta(name="a", namespace="default", uid="u", resource_version="1"))
+        assert standing(build(held), {"team": "b"}) is Standing.PARKED
+
+    run_virtual(scene)
