@@ -4,7 +4,8 @@ Promises:
 
 1. ``run`` goes on through every failure of the server and of the network; it ends only by cancellation.
 2. Handlers are called synchronously in the order of the changes, each change exactly once per handler, after the cache
-   has it. They may only compute keys and wake queues. A handler that raises is reported and the next one is called.
+   has it. They may only compute keys and wake queues. A handler that raises is reported and the next one is called; one
+   that takes longer than ``SLOW`` is counted, and named when it does so first.
 3. ``synced`` is true once the first list is in the cache and every handler was told all of it. A handler that comes
    later is told the content at once, as ``initial`` changes.
 4. After each batch, bookmark and list the progress callbacks get the cache's new ``resource_version``.
@@ -35,6 +36,10 @@ SLICE = 500
 """Changes told between two turns of the loop: a relist of thousands must not hold up a lease renewal."""
 
 
+SLOW = 0.001
+"""Seconds a handler may take for one change: everything else of the process waits for it."""
+
+
 @dataclass
 class InformerStats:
     """Running totals, for metrics; ``problem`` is the last failure, empty while all is well."""
@@ -44,6 +49,7 @@ class InformerStats:
     events: int = 0
     failures: int = 0
     handler_errors: int = 0
+    slow_handlers: int = 0
     last_contact: float = 0.0
     problem: str = ""
 
@@ -73,6 +79,7 @@ class Informer(Generic[R]):
         self._watcher: Watcher[R] = Watcher(rng)
         self._interner = Interner()
         self._handlers: list[Callable[[Change[R]], None]] = []
+        self._slow: set[str] = set()
         self._progress: list[Callable[[str], None]] = []
         self._synced = asyncio.Event()
         self._log = structlog.get_logger(__name__).bind(resource=kind.resource)
@@ -175,11 +182,21 @@ class Informer(Generic[R]):
             callback(self.cache.resource_version)
 
     def _tell(self, handler: Callable[[Change[R]], None], change: Change[R]) -> None:
+        started = self._clock.monotonic()
         try:
             handler(change)
         except Exception:  # noqa: BLE001 - reported; one bad handler must not make the others deaf
             self.stats.handler_errors += 1
             self._log.exception("handler failed", handler=repr(handler))
+        if (took := self._clock.monotonic() - started) > SLOW:
+            self._note_slow(handler, took)
+
+    def _note_slow(self, handler: Callable[[Change[R]], None], took: float) -> None:
+        self.stats.slow_handlers += 1
+        name = repr(handler)
+        if name not in self._slow:
+            self._slow.add(name)
+            self._log.info("handler is slow", handler=name, seconds=round(took, 6))
 
     def _complain(self, undecodable: Iterable[Undecodable]) -> None:
         for bad in undecodable:

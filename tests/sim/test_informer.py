@@ -7,6 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
+import structlog
 from msgspec import Struct, field
 
 from magos.api.meta import Kind, ObjectMeta
@@ -206,6 +207,26 @@ def test_a_failing_handler_makes_no_other_one_deaf() -> None:
         assert len(after) == 2
 
     simulate(scenario, count=1)
+
+
+def test_a_slow_handler_is_counted_and_named_once() -> None:
+    async def scenario(world: World) -> None:
+        def slow(_: Change[Bag]) -> None:
+            clock.suspend(0.002)
+
+        clock = world.informer._clock
+        assert isinstance(clock, VirtualClock)
+        world.informer.add_handler(slow)
+        for number in range(3):
+            world.put("m0000", str(number))
+        await asyncio.sleep(1)
+        assert world.informer.stats.slow_handlers == 3
+
+    with structlog.testing.capture_logs() as logs:
+        simulate(scenario, count=1)
+    named = [each["handler"] for each in logs if each["event"] == "handler is slow"]
+    assert len(named) == 1
+    assert "slow" in named[0]
 
 
 def test_an_informer_of_one_namespace_sees_that_one_only() -> None:
