@@ -211,11 +211,12 @@ def test_a_failing_handler_makes_no_other_one_deaf() -> None:
 
 def test_a_slow_handler_is_counted_and_named_once() -> None:
     async def scenario(world: World) -> None:
+        clock = world.informer._clock
+        assert isinstance(clock, VirtualClock)
+
         def slow(_: Change[Bag]) -> None:
             clock.suspend(0.002)
 
-        clock = world.informer._clock
-        assert isinstance(clock, VirtualClock)
         world.informer.add_handler(slow)
         for number in range(3):
             world.put("m0000", str(number))
