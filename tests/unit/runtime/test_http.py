@@ -2,7 +2,9 @@
 
 import asyncio
 import gzip
+import socket
 import ssl
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -475,6 +477,19 @@ def test_rotated_certificates_serve_new_requests_while_old_streams_go_on(authori
             assert (await transport.request(get())).body == b"third.test"
 
     asyncio.run(main())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the options are those of Linux")
+def test_sockets_notice_a_dead_peer_within_half_a_minute() -> None:
+    made = connections._socket((socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("127.0.0.1", 1)))
+    with made:
+        assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        idle, interval, probes, unacknowledged = (
+            made.getsockopt(socket.IPPROTO_TCP, option)
+            for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT, socket.TCP_USER_TIMEOUT)
+        )
+        assert idle + interval * probes <= 30
+        assert unacknowledged <= 30_000
 
 
 def test_one_connection_serves_request_after_request(authority: Authority) -> None:

@@ -1,10 +1,16 @@
-"""Laws over the source of magos/runtime that no single test of a module would notice."""
+"""Laws over the source of magos/runtime and the types it caches that no single test of a module would notice."""
 
 import ast
+import importlib
+import pkgutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from msgspec import inspect
+
+import magos.api
 import magos.runtime
+from magos.api.meta import Kind
 
 MODULES = sorted(Path(magos.runtime.__path__[0]).glob("*.py"))
 
@@ -42,3 +48,42 @@ def test_no_task_is_left_without_an_owner() -> None:
     bare = {"create_task", "ensure_future", "run_coroutine_threadsafe"}
     found = [f"{module.stem}:{line}" for module in MODULES for _, name, line in calls(module) if name in bare]
     assert found == []
+
+
+def parts(info: inspect.Type) -> Iterator[inspect.Type]:
+    """Yield the types directly inside of a type; what is untyped JSON ends there."""
+    if isinstance(info, inspect.StructType):
+        yield from (each.type for each in info.fields)
+    elif isinstance(info, inspect.UnionType):
+        yield from info.types
+    elif isinstance(info, inspect.TupleType):
+        yield from info.item_types
+    elif isinstance(info, inspect.VarTupleType):
+        yield info.item_type
+    elif isinstance(info, inspect.DictType):
+        yield info.value_type
+    else:
+        assert not isinstance(info, inspect.ListType | inspect.SetType), "a cached object is handed out as it is"
+
+
+def test_cached_objects_are_frozen_and_hold_no_cycles_so_that_the_collector_may_pass_them_over() -> None:
+    seen: set[type] = set()
+
+    def walk(info: inspect.Type, path: tuple[type, ...]) -> None:
+        if isinstance(info, inspect.StructType):
+            assert info.cls not in path, f"{info.cls.__name__} may hold itself"
+            if info.cls in seen:
+                return
+            seen.add(info.cls)
+            path = (*path, info.cls)
+            config = info.cls.__struct_config__
+            assert config.frozen, info.cls
+            assert not config.gc, info.cls
+        for part in parts(info):
+            walk(part, path)
+
+    for found in pkgutil.walk_packages(magos.api.__path__, "magos.api."):
+        for value in vars(importlib.import_module(found.name)).values():
+            if isinstance(value, Kind):
+                walk(inspect.type_info(value.type), ())
+    assert len(seen) > 50
