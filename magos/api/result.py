@@ -6,6 +6,7 @@ fields a newer runner may add.
 """
 
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
@@ -25,6 +26,8 @@ __all__ = [
 
 SCHEMA_VERSION = 1
 _LARGEST = 16 * 1024
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+"""JSON knows integers of any size; what is decoded here is written again into annotations, status and history."""
 
 
 class Outcome(StrEnum):
@@ -45,16 +48,16 @@ class ViolationAction(StrEnum):
 class PlannedChanges(msgspec.Struct, frozen=True):
     """Number of resource instances a plan adds, changes in place and destroys; a replacement counts as both ends."""
 
-    add: int = 0
-    change: int = 0
-    destroy: int = 0
+    add: _Count = 0
+    change: _Count = 0
+    destroy: _Count = 0
 
 
 class PolicyCount(msgspec.Struct, frozen=True):
     """How many policies were selected for the run, and how many of them were evaluated."""
 
-    selected: int = 0
-    evaluated: int = 0
+    selected: _Count = 0
+    evaluated: _Count = 0
 
 
 class Violation(msgspec.Struct, frozen=True):
@@ -77,7 +80,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     run_id: str = msgspec.field(name="runID")
     phase: JobType
     result: Outcome
-    exit_code: int
+    exit_code: Annotated[int, msgspec.Meta(ge=0, le=255)]
     reason: str = ""
     message: str = ""
     revision: str = ""
@@ -88,7 +91,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     changes: PlannedChanges = PlannedChanges()
     policies: PolicyCount = PolicyCount()
     violations: tuple[Violation, ...] = ()
-    violations_total: int = 0
+    violations_total: _Count = 0
     warnings: tuple[str, ...] = ()
     truncated: bool = False
 
@@ -119,7 +122,7 @@ def decode_result(message: str | bytes) -> Result:
                 " use controllers and runner image of one release"
             )
         result = _decoder.decode(message)
-    except (msgspec.DecodeError, UnicodeError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise ValueError(f"the runner's result is unreadable: {error}") from error
     _check(result)
     return result

@@ -14,7 +14,10 @@ __all__ = ["JobRecord", "decode_record", "encode_record"]
 
 
 class JobRecord(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One Job's share of a run; empty texts mean unknown or none."""
+    """One Job's share of a run; empty texts mean unknown or none.
+
+    ``similar_secrets`` are repository Secrets that look as if they were meant for the URL, where none is in force.
+    """
 
     v: int = 1
     run_id: str = field(name="runID")
@@ -29,6 +32,7 @@ class JobRecord(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults
     principal: str = ""
     plan_digest: str = ""
     variables_fingerprint: str = ""
+    similar_secrets: tuple[str, ...] = ()
 
 
 _decoder = msgspec.json.Decoder(JobRecord)
@@ -44,6 +48,6 @@ def decode_record(text: str) -> JobRecord | None:
     try:
         record = _decoder.decode(text)
         parse_run_id(record.run_id)
-    except (msgspec.DecodeError, ValueError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return None
     return record if not record.revision or is_git_sha(record.revision) else None

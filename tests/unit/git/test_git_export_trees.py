@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from dulwich.object_store import DiskObjectStore
 from dulwich.objects import Blob, Commit, ShaFile, Tree
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from magos.git.errors import GitError, GitReason
@@ -86,6 +86,17 @@ def export(store: DiskObjectStore, node: object, folder: Path) -> Path:
 
 @settings(deadline=None)
 @given(TREES | BENIGN)
+@example([(b"a", ("link", b"..")), (b"a", [(b"sentinel", ("file", b"x"))])])
+@example([(b"a", ("link", b"../../..")), (b"b", ("link", b"a/sentinel"))])
+@example([(b"a", [(b"b", ("link", b"../.."))])])
+@example([(b"a", ("link", b"b")), (b"b", ("link", b"a"))])
+@example([(b"a", ("link", b"../tree/a"))])
+@example([(b"a", [(b".GIT", ("file", b""))])])
+@example([(b"a\\.git", ("file", b""))])
+@example([(b".git\xe2\x80\x8c", [(b"hooks", ("file", b""))])])
+@example([(b".gitmodules", ("link", b"a"))])
+@example([(b"a", [(b"a", [(b"a", [(b"a", [(b"a", [(b"a", [(b"a", ("file", b""))])])])])])])])
+@example([(b"a" * 300, ("file", b""))])
 def test_nothing_is_written_outside_the_destination(store: DiskObjectStore, node: object) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()

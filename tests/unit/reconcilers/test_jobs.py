@@ -179,6 +179,14 @@ def test_onlookers_can_change_neither_the_volume_nor_the_sources() -> None:
         assert (seen["/workspace-data"], seen["/work"]) == (False, False)
 
 
+def test_the_tool_is_read_only_where_code_of_the_configuration_runs() -> None:
+    for job in (make(), make(JobType.APPLY)):
+        [tool] = [each for each in containers(job)["terraform"].volume_mounts if each.mount_path == "/work/tool"]
+        assert (tool.name, tool.sub_path, tool.read_only) == ("work", "tool", True)
+        assert "/work/tool" not in mounts(job, "fetch")
+    assert mounts(make(), "render")["/work"]
+
+
 def test_no_two_containers_share_a_tmp() -> None:
     used = [m.name for c in containers(make()).values() for m in c.volume_mounts if m.mount_path == TMP]
     assert len(set(used)) == len(used) == 4
@@ -312,7 +320,7 @@ def test_the_record_says_what_the_job_was_created_with() -> None:
     assert (record.run_id, record.revision, record.trigger) == (RUN, SHA, "revision")
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"runID": 5}', "\ud800"])
+@pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"runID": 5}', "\ud800", '{"x":' + "[" * 90_000])
 def test_a_record_that_was_tampered_with_is_none(text: str) -> None:
     assert decode_record(text) is None
 

@@ -53,6 +53,24 @@ def test_bytes_that_are_no_report_are_refused(output: bytes) -> None:
         read_report(output)
 
 
+@given(st.lists(entries, min_size=1, max_size=4), st.data())
+def test_a_report_with_a_changed_piece_never_turns_a_failure_into_a_pass(
+    results: list[PolicyResult], data: st.DataObject
+) -> None:
+    """As long as the summary is not changed with it: the two have to agree."""
+    whole = report(results)
+    at = whole.index(b'"results"')
+    start = data.draw(st.integers(at, len(whole)))
+    piece = data.draw(st.binary(max_size=12) | st.sampled_from([b"pass", b"fail", b'"', b"},{", b"\n{}"]))
+    changed = whole[:start] + piece + whole[start + data.draw(st.integers(0, 12)) :]
+    try:
+        found = read_report(changed)
+    except ValueError:
+        return
+    for word in Word:
+        assert sum(entry.result is word for entry in found) == sum(entry.result is word for entry in results)
+
+
 @given(st.dictionaries(st.sampled_from(["kind", "results", "summary", "x"]), documents))
 def test_json_of_another_form_is_refused(document: Mapping[str, object]) -> None:
     with pytest.raises(ValueError, match="report"):

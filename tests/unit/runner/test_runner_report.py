@@ -1,8 +1,10 @@
 """The result: always small enough, never without what the controller acts on, never believed unread."""
 
+import json
+
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from magos.api.names import JobType
@@ -102,6 +104,44 @@ def test_fields_of_a_newer_runner_are_tolerated() -> None:
 
 
 @given(st.text() | st.binary())
+@example("[" * 16_000)
+@example('{"v":1,"x":' + "[" * 16_000)
+@example('{"v":' + "9" * 5000 + "}")
+@example(b'{"v":1,"runID":"\xff"}')
 def test_decoding_is_total(message: str | bytes) -> None:
     with pytest.raises(ValueError, match="runner"):
         decode_result(message)
+
+
+anything_in_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=4), inner, max_size=2),
+    max_leaves=4,
+)
+FIELDS = ["v", "runID", "phase", "result", "exitCode", "revision", "planDigest", "changes", "violations", "warnings"]
+
+
+@given(st.dictionaries(st.sampled_from(FIELDS), anything_in_json, max_size=3))
+@example({"exitCode": 10**400, "result": "Failed"})
+@example({"exitCode": -1, "result": "Failed"})
+@example({"changes": {"add": 10**400}})
+@example({"revision": "A" * 40})
+@example({"revision": "\ud800"})
+@example({"violations": [{"policy": "", "message": "", "action": "deny"}]})
+def test_a_result_with_any_other_fields_is_refused_or_says_exactly_that(changes: dict[str, object]) -> None:
+    try:
+        result = decode_result(json.dumps(GOOD | changes))
+    except ValueError:
+        return
+    assert (result.result is Outcome.SUCCEEDED) == (result.exit_code == 0)
+    again = json.loads(encode_result(result))
+    for name, value in (GOOD | changes).items():
+        if not isinstance(value, dict | list | float):  # nested ones may leave fields out, and 1.0 is a whole number
+            assert again[name] == value, "what was accepted is what was written, and can be written again"
+
+
+@given(results, st.data())
+def test_a_message_that_was_cut_is_refused(result: Result, data: st.DataObject) -> None:
+    whole = encode_result(result)
+    with pytest.raises(ValueError, match="runner"):
+        decode_result(whole[: data.draw(st.integers(0, len(whole) - 1))])
