@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from magos.api.kube import SECRET_METADATA, SECRETS, SecretMetadata
 from magos.api.labels import REPOSITORY, SECRET_TYPE
+from magos.api.likeness import likeness
 from magos.ids import Digest, digest_of
 from magos.reconcilers.effects import RepositorySecretReport, RepositorySecrets
 from magos.runtime.client import ApiClient, ApiError
@@ -22,9 +23,13 @@ _MOST_REMEMBERED = 4096
 
 
 class _Known(Struct, frozen=True):
-    """What one version of one Secret says: the hash of its ``repoURL`` (None: it has none) and its known keys."""
+    """What one version of one Secret says: the hash of its ``repoURL`` (None: it has none) and its known keys.
+
+    ``like`` is the hash of what all spellings of that URL have in common.
+    """
 
     url: Digest | None
+    like: Digest | None
     keys: tuple[str, ...]
 
 
@@ -37,19 +42,23 @@ class RepositorySecretReader:
     async def __call__(self, probe: RepositorySecrets, client: ApiClient) -> RepositorySecretReport:
         """Return the report; a Secret that vanishes meanwhile counts as absent."""
         page = await client.list_all(SECRET_METADATA, probe.namespace, selector=f"{SECRET_TYPE}={REPOSITORY}")
-        wanted = digest_of(probe.repo_url.encode())
+        wanted, like = digest_of(probe.repo_url.encode()), _like(probe.repo_url)
         matching: list[tuple[str, _Known]] = []
         incomplete: list[str] = []
+        similar: list[str] = []
         for secret in sorted(page.items, key=_age):
             known = await self._read(secret, client)
             if known is not None and known.url is None:
                 incomplete.append(secret.metadata.name)
             elif known is not None and known.url == wanted:
                 matching.append((secret.metadata.name, known))
+            elif known is not None and known.like == like:
+                similar.append(secret.metadata.name)
         return RepositorySecretReport(
             names=tuple(name for name, _ in matching),
             keys=matching[0][1].keys if matching else (),
             incomplete=tuple(incomplete),
+            similar=() if matching else tuple(similar),
         )
 
     async def _read(self, secret: SecretMetadata, client: ApiClient) -> _Known | None:
@@ -66,6 +75,7 @@ class RepositorySecretReader:
             url = full.data.get("repoURL")
             known = _Known(
                 url=digest_of(url) if url is not None else None,
+                like=_like(url.decode(errors="replace")) if url is not None else None,
                 keys=tuple(key for key in KNOWN_KEYS if full.data.get(key)),
             )
             if full.metadata.resource_version != meta.resource_version:
@@ -75,6 +85,10 @@ class RepositorySecretReader:
                 self._known.popitem(last=False)
         self._known.move_to_end(version)
         return known
+
+
+def _like(repo_url: str) -> Digest:
+    return digest_of(likeness(repo_url).encode())
 
 
 def _age(secret: SecretMetadata) -> tuple[str, str]:

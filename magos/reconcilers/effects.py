@@ -26,12 +26,14 @@ class RepositorySecretReport(Struct, frozen=True, kw_only=True):
 
     ``names`` are the matching Secrets, the one in force first (oldest, then by name). ``keys`` are the known keys of
     the first one that are present and not empty, sorted. ``incomplete`` are labelled Secrets without a ``repoURL``:
-    nobody can tell which repository they were meant for.
+    nobody can tell which repository they were meant for. ``similar`` are those whose URL is probably a misspelling of
+    the one asked for; empty where there is a matching one.
     """
 
     names: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     incomplete: tuple[str, ...] = ()
+    similar: tuple[str, ...] = ()
 
 
 class JobEvents(Probe, frozen=True):

@@ -1,10 +1,13 @@
 """The end of a run: one status write, then one clean-up patch (spec §6.2.9)."""
 
+from magos.api.annotations import RECORD
+from magos.api.likeness import CREDENTIALS_MATTER, credentials_hint
 from magos.api.phases import Phase
 from magos.api.reasons import Reason
 from magos.reconcilers.workspace.cleanup import leftovers
 from magos.reconcilers.workspace.move import Move, normal, to, warning
 from magos.reconcilers.workspace.observation import Observation
+from magos.reconcilers.workspace.record import decode_record
 from magos.reconcilers.workspace.reset import remove_annotations
 
 __all__ = ["finish"]
@@ -14,6 +17,7 @@ _ACTIONS = {"ApplySucceeded": "Apply", "NoChanges": "Plan", "ApplyFailed": "Appl
 
 def finish(seen: Observation, phase: Phase, reason: Reason, message: str, **fields: object) -> Move:
     """End the current run in a terminal phase; ``fields`` of status are replaced in the same write."""
+    message = f"{message}{_hint(seen, reason)}"
     served = seen.run.request or seen.subject.status.last_handled_reconcile_request
     fields.setdefault("last_handled_reconcile_request", served)
     status = to(seen, phase, reason, message, awaiting_approval=None, **fields)
@@ -24,3 +28,12 @@ def finish(seen: Observation, phase: Phase, reason: Reason, message: str, **fiel
         effects=remove_annotations(seen, *leftovers(seen.subject, status)),
         events=(event,),
     )
+
+
+def _hint(seen: Observation, reason: Reason) -> str:
+    """Where Git failed without credentials: which Secret was probably meant for the URL, by the Job's record."""
+    job = seen.job_named(seen.run.apply_job) or seen.job_named(seen.run.plan_job)
+    record = decode_record(job.metadata.annotations.get(RECORD, "")) if job is not None else None
+    if reason not in CREDENTIALS_MATTER or record is None or not record.similar_secrets:
+        return ""
+    return f" {credentials_hint(record.similar_secrets)}"

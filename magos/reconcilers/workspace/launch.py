@@ -93,6 +93,7 @@ def _create(seen: Observation, run: CurrentRun, plan: JobPlan) -> Effect:
         principal=run.principal,
         plan_digest=plan.plan_digest,
         variables_fingerprint=run.variables_fingerprint,
+        similar_secrets=plan.secret.similar,
     )
     manifest = job_manifest(workspace, plan, record, seen.settings)
     judged = Unchanged(

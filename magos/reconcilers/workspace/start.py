@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from magos.api.annotations import EXECUTION_ALLOWED
 from magos.api.conditions import shorten
+from magos.api.likeness import credentials_hint
 from magos.api.names import JobType, job_name
 from magos.api.phases import WITH_PLAN, Phase
 from magos.api.reasons import Reason, reason_in
@@ -238,5 +239,8 @@ def _secret_events(seen: Observation) -> tuple[Event, ...]:
             f"Secret {', '.join(secret.incomplete)} is labelled as repository Secret but has no key repoURL, so it"
             " belongs to no repository: add the key."
         )
+        events.append(warning(seen, Reason.INVALID_REPOSITORY_SECRET, "Start", note))
+    if secret.similar:
+        note = f"{credentials_hint(secret.similar)} Run {seen.run_id} goes without credentials."
         events.append(warning(seen, Reason.INVALID_REPOSITORY_SECRET, "Start", note))
     return tuple(events)

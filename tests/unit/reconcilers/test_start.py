@@ -32,7 +32,7 @@ from magos.reconcilers.workspace.admission import scheme_of
 from magos.runtime.decision import Create, Delete, LiveGet, PatchAnnotations, ProbeFailure
 from tests.unit.reconcilers.cluster import Cluster
 from tests.unit.reconcilers.model import NAME, NAMESPACE, Crash, workspace_manifest
-from tests.unit.reconcilers.results import environment_of, plan_result, reasons
+from tests.unit.reconcilers.results import environment_of, failed, plan_result, reasons
 
 
 def granted(**spec: Any) -> Cluster:
@@ -302,6 +302,34 @@ def test_a_labelled_secret_without_url_is_reported_and_used_for_nothing() -> Non
     assert model.workspace.status.phase is Phase.PLANNING
     [told] = [event for event in model.events if event.reason == Reason.INVALID_REPOSITORY_SECRET]
     assert "nameless" in told.note
+
+
+GIT_TROUBLE = (Reason.GIT_AUTHENTICATION_FAILED, Reason.GIT_FAILED, Reason.UNKNOWN_HOST_KEY)
+
+
+@pytest.mark.parametrize("reason", [*GIT_TROUBLE, Reason.PLAN_FAILED])
+def test_a_secret_for_another_spelling_of_the_url_is_asked_about_at_the_start_and_when_git_fails(
+    reason: Reason,
+) -> None:
+    model = granted()
+    model.secrets = RepositorySecretReport(similar=("creds",))
+    model.settle()
+    assert not [name for name in environment_of(model.created_jobs[0], "fetch") if name.startswith("GIT_")]
+    [told] = [event for event in model.events if event.reason == Reason.INVALID_REPOSITORY_SECRET]
+    assert "did you mean Secret creds?" in told.note
+    model.run_job(JobType.PLAN, failed(model, JobType.PLAN, reason, "host: anonymous access was refused"))
+    status = model.workspace.status
+    assert status.reason == reason
+    assert ("did you mean Secret creds?" in status.message) is (reason in GIT_TROUBLE)
+
+
+def test_an_apply_that_git_refuses_asks_about_the_other_spelling_too() -> None:
+    model = granted()
+    model.secrets = RepositorySecretReport(similar=("creds",))
+    model.settle()
+    model.run_job(JobType.PLAN, plan_result(model))
+    model.run_job(JobType.APPLY, failed(model, JobType.APPLY, Reason.GIT_AUTHENTICATION_FAILED, "host: refused"))
+    assert "did you mean Secret creds?" in model.workspace.status.message
 
 
 # --- start problems ---------------------------------------------------------------------------------------------------
