@@ -2,6 +2,8 @@
 
 Whatever a tool started is a descendant of this process, because orphans are handed to it: as PID 1 of a container, or
 as a subreaper (prctl(2), PR_SET_CHILD_SUBREAPER) elsewhere. Process groups are no boundary: a daemon leaves its group.
+So this process has a child as long as there is any descendant. Looking for them in ``/proc`` is no proof: who forks
+faster than we look is not seen, and only the kernel can end all at once.
 """
 
 import os
@@ -12,7 +14,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-__all__ = ["adopt_orphans", "descendants", "end_all", "reap"]
+__all__ = ["adopt_orphans", "alone", "descendants", "end_all", "reap"]
 
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _PROC: Final = Path("/proc")
@@ -40,6 +42,16 @@ def reap() -> dict[int, int]:
         if pid == 0:
             return ended
         ended[pid] = os.waitstatus_to_exitcode(status)
+
+
+def alone() -> bool:
+    """True if no process is left below this one; reaps those that have ended."""
+    reap()
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return True
+    return False
 
 
 def descendants() -> list[int]:
@@ -71,19 +83,20 @@ def _living_child_of(entry: Path) -> int | None:
 def end_all(pause: Callable[[float], None], polite: float = _POLITE_SECONDS) -> list[int]:
     """End every descendant: SIGTERM, after ``polite`` seconds SIGKILL; return the PIDs that had to be ended.
 
-    ``pause(seconds)`` waits for the next child to end, at most that long.
+    ``pause(seconds)`` waits for the next child to end, at most that long. Gives up after five seconds; ask ``alone``.
     """
     started = monotonic()
     asked: list[int] = []
-    while (alive := descendants()) and monotonic() - started < _LONGEST_ENDING:
+    while not alone() and monotonic() - started < _LONGEST_ENDING:
         insist = monotonic() - started >= polite
+        alive = descendants()
         for pid in alive:
             if insist or pid not in asked:
                 _signal(pid, signal.SIGKILL if insist else signal.SIGTERM)
+        if insist and os.getpid() == 1:
+            _signal(-1, signal.SIGKILL)  # everything else in the container, in one step that no fork can outrun
         asked += [pid for pid in alive if pid not in asked]
         pause(0.05)
-        reap()
-    reap()
     return asked
 
 

@@ -15,6 +15,7 @@ from magos.runner.config import FetchConfig
 from magos.runner.context import Context
 from magos.runner.files import remove
 from magos.runner.outcome import StageFailed
+from magos.runner.shield import EXECUTE_ONLY
 from magos.runner.status import Stage, StageStatus
 from magos.runner.tool import Tool, inside_tree
 from magos.toolchain.errors import ToolError
@@ -89,7 +90,7 @@ class Fetch:
         run = self._config.run
         paths = self._context.paths
         keys = self._config.release_keys
-        return install(
+        tool = install(
             InstallRequest(
                 distribution=run.distribution,
                 version=run.version,
@@ -100,6 +101,8 @@ class Fetch:
                 verify_signatures=self._config.verify_signatures,
             )
         )
+        tool.path.chmod(EXECUTE_ONLY)  # nobody needs to read it, and what it starts cannot reach into it
+        return tool
 
     def _modules(self, private: Path) -> None:
         from magos.git.gitaccess import git_environment

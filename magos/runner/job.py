@@ -4,6 +4,8 @@ Believes the status of ``fetch``, which later stages cannot rewrite; what config
 nothing but the fate of its own run. Fails closed where there are policies that it cannot evaluate (I6).
 """
 
+from pathlib import Path
+
 import msgspec
 
 from magos.api.names import JobType
@@ -13,7 +15,7 @@ from magos.runner.config import JobConfig
 from magos.runner.context import Context
 from magos.runner.files import read_limited
 from magos.runner.outcome import StageFailed, exit_code
-from magos.runner.planfile import file_digest
+from magos.runner.planfile import file_digest, is_plain_plan
 from magos.runner.planjson import read_plan_json
 from magos.runner.policies import evaluate_policies, violations_message
 from magos.runner.policyfiles import mounted_policies
@@ -23,6 +25,10 @@ from magos.runner.status import Stage, first_failure, read_status
 __all__ = ["evaluate", "failed"]
 
 _LARGEST_PLAN_JSON = 2 * 1024**3
+_UNPROVEN = (
+    "a provider could have changed the plan while it was rendered ({exposure}); use nodes whose container file system"
+    " keeps file modes and whose kernel has fs.suid_dumpable=0"
+)
 
 
 def evaluate(config: JobConfig, context: Context) -> Result:
@@ -48,7 +54,7 @@ def evaluate(config: JobConfig, context: Context) -> Result:
     if run.phase is JobType.APPLY:
         return result
     try:
-        return _planned(config, context, result)
+        return _planned(config, context, result, statuses[-1].exposure)
     except StageFailed as error:
         return failed(result, error.reason, error.message)
 
@@ -60,7 +66,7 @@ def failed(result: Result, reason: Reason, message: str) -> Result:
     )
 
 
-def _planned(config: JobConfig, context: Context, result: Result) -> Result:
+def _planned(config: JobConfig, context: Context, result: Result, exposure: str) -> Result:
     paths = context.paths
     try:
         plan = read_limited(paths.plan_json, _LARGEST_PLAN_JSON)
@@ -80,12 +86,28 @@ def _planned(config: JobConfig, context: Context, result: Result) -> Result:
         selector = config.policy_selector or "(all policies)"
         context.journal.say(f"policies selected by {selector}: {len(policies)}")
     if not policies:
-        return result
+        warnings = (*result.warnings, _UNPROVEN.format(exposure=exposure)) if exposure else result.warnings
+        return msgspec.structs.replace(result, warnings=warnings)
     result = msgspec.structs.replace(result, policies=PolicyCount(selected=len(policies)))
     try:
+        _require_proof(paths.inside(config.run.plan_file), exposure)
         return _judged(result, evaluate_policies(policies, plan, config.run, context))
     except StageFailed as error:
         return failed(result, error.reason, error.message)
+
+
+def _require_proof(plan_file: Path, exposure: str) -> None:
+    """Refuse to judge a text that need not say what an apply of ``plan_file`` would do."""
+    if exposure:
+        raise StageFailed(
+            Reason.POLICY_EVALUATION_FAILED, f"policies prove nothing: {_UNPROVEN}".format(exposure=exposure)
+        )
+    if not is_plain_plan(plan_file):
+        raise StageFailed(
+            Reason.POLICY_EVALUATION_FAILED,
+            "policies prove nothing: the plan file is encrypted or kept on a server, so what is shown of it need not be"
+            " what is applied; leave the plan unencrypted (the state need not be), or select no policies",
+        )
 
 
 def _judged(result: Result, verdict: Verdict) -> Result:

@@ -20,6 +20,7 @@ from magos.runner.outcome import TERMINATED, StageFailed, phase_failed
 from magos.runner.paths import Paths
 from magos.runner.process import Supervisor
 from magos.runner.report import write_termination_message
+from magos.runner.shield import shield_self
 from magos.runner.status import Stage, StageStatus, first_failure, read_status, write_status
 from magos.runner.termination import Terminated, Termination
 
@@ -37,8 +38,8 @@ class _Execution(Protocol):
 def run_stage(arguments: Sequence[str], paths: Paths | None = None) -> int:
     """Run the stage named by ``arguments`` with this process's environment; return the exit code.
 
-    Takes over the signals of the process, adopts orphans and ends every process below it: the process must be this
-    stage's own. ``paths`` places the container's folders elsewhere than at ``/``.
+    Takes over the signals of the process, adopts orphans, ends every process below it and closes itself to all others
+    of its user: the process must be this stage's own. ``paths`` places the container's folders elsewhere than at ``/``.
     """
     try:
         (name,) = arguments
@@ -50,6 +51,7 @@ def run_stage(arguments: Sequence[str], paths: Paths | None = None) -> int:
     place = Paths() if paths is None else paths
     try:
         termination.install()
+        shield_self()
         if stage is Stage.JOB:
             return _run_job(place, environment(), termination)
         return _run_init(stage, place, environment(), termination)
@@ -168,6 +170,7 @@ def _with_findings(status: StageStatus, found: StageStatus) -> StageStatus:
         revision=found.revision,
         tool_version=found.tool_version,
         warnings=found.warnings,
+        exposure=found.exposure,
     )
 
 

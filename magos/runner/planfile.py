@@ -16,7 +16,7 @@ import msgspec
 from magos.ids import Digest
 from magos.runner.files import open_regular
 
-__all__ = ["carried_variables", "file_digest"]
+__all__ = ["carried_variables", "file_digest", "is_plain_plan"]
 
 _ENTRY: Final = "tfplan"
 _VARIABLES: Final = 2
@@ -32,6 +32,20 @@ def file_digest(path: Path) -> Digest:
     """Return the digest of the regular file ``path``; ``OSError`` if there is none."""
     with open_regular(path) as stream:
         return Digest("sha256:" + hashlib.file_digest(stream, "sha256").hexdigest())
+
+
+def is_plain_plan(plan: Path) -> bool:
+    """True if the regular file ``plan`` holds the plan itself; ``OSError`` if there is none.
+
+    Else it is encrypted, or names a plan that lies on a server. The tools take either for a file that is JSON text,
+    which an archive cannot be.
+    """
+    with open_regular(plan) as stream:
+        try:
+            with zipfile.ZipFile(stream) as archive:
+                return _ENTRY in archive.namelist()
+        except (zipfile.BadZipFile, ValueError, NotImplementedError):
+            return False
 
 
 def carried_variables(plan: Path) -> dict[str, str | None] | None:

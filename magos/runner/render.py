@@ -2,14 +2,21 @@
 
 Starts the providers for their schemas and nothing else; needs no variables, no backend and no credentials. The JSON
 holds sensitive values in clear: mode 0600, never printed, gone with the pod.
+
+A provider may come from the repository and mean harm. The JSON is the tool's own all the same: neither this process nor
+the tool is within a provider's reach (``magos.runner.shield``), plan and tool lie on read-only mounts, and the file has
+no name until no process but this one is left. If the first cannot be shown to hold, the status tells.
 """
 
 import os
 from pathlib import Path
 
+from magos.api.reasons import Reason
 from magos.runner.config import RenderConfig
 from magos.runner.context import Context
 from magos.runner.files import remove
+from magos.runner.outcome import StageFailed
+from magos.runner.shield import self_exposure
 from magos.runner.status import Stage, StageStatus
 from magos.runner.tool import Tool
 
@@ -32,11 +39,23 @@ class Render:
         # The file has no name while anything but our own code runs: a provider must not find it and write to it.
         descriptor = os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         try:
-            Tool(paths, run, self._context.supervisor).show_json(paths.inside(run.plan_file), descriptor)
+            tool = Tool(paths, run, self._context.supervisor)
+            exposure = tool.show_json(paths.inside(run.plan_file), descriptor)
+            self._note(self_exposure() or exposure)
+            if not self._context.supervisor.alone:
+                raise StageFailed(Reason.PLAN_FAILED, "a provider left processes that cannot be ended; check the node")
             remove(paths.plan_json)
             _name(descriptor, paths.plan_json)
         finally:
             os.close(descriptor)
+
+    def _note(self, exposure: str) -> None:
+        if not exposure:
+            return
+        if os.geteuid() == 0:  # never in a runner pod
+            self._context.journal.say("running as root: nothing keeps the providers from changing the plan JSON")
+            return
+        self.status = StageStatus(stage=Stage.RENDER, exposure=exposure)
 
 
 def _name(descriptor: int, path: Path) -> None:

@@ -37,7 +37,10 @@ class Stage(StrEnum):
 
 
 class StageStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """How a stage ended. ``reason`` None is success; the last three fields are fetch's to say."""
+    """How a stage ended. ``reason`` None is success; the next three fields are fetch's to say.
+
+    ``exposure`` is render's: why the plan JSON may not be what the tool wrote; nothing if it is.
+    """
 
     v: int = STATUS_VERSION
     stage: Stage
@@ -46,6 +49,7 @@ class StageStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     revision: str = ""
     tool_version: str = ""
     warnings: tuple[str, ...] = ()
+    exposure: str = ""
 
 
 def write_status(paths: Paths, status: StageStatus) -> None:

@@ -103,10 +103,15 @@ class Tool:
         """Hand ``state`` to the backend, which refuses it if it has a newer one or one of another history."""
         self._succeed("state push", self._execute(["state", "push", *self._lock_wait(), str(state)], variables))
 
-    def show_json(self, plan: Path, stdout: int) -> None:
-        """Write ``plan`` as JSON to the descriptor ``stdout``; it holds secrets."""
+    def show_json(self, plan: Path, stdout: int) -> str:
+        """Write ``plan`` as JSON, which holds secrets, to the descriptor ``stdout``.
+
+        Returns why the providers might have reached into the tool meanwhile; nothing if they could not.
+        """
         arguments = ["show", "-json", "-no-color", str(plan)]
-        self._succeed("show", self._execute(arguments, _NO_VARIABLES, patience=_BRIEF_PATIENCE, stdout=stdout))
+        finished = self._execute(arguments, _NO_VARIABLES, patience=_BRIEF_PATIENCE, stdout=stdout)
+        self._succeed("show", finished)
+        return finished.exposure
 
     def _lock_wait(self) -> list[str]:
         """Wait a little for a lock that is only just held (field case F13); an option that a user set prevails."""
@@ -136,6 +141,7 @@ class Tool:
             environment={**self._environment(plugin_cache), **extra},
             patience=self._run.grace_seconds - _KILL_RESERVE if patience is None else patience,
             stdout=stdout,
+            observed=stdout is not None,
         )
         return self._supervisor.run(command)
 

@@ -8,7 +8,15 @@ from magos.local.recipes import TIME_PROVIDER
 from magos.toolchain.releases import architecture
 from tests.e2e.runner.pod import git
 
-__all__ = ["FORGED_RESULT", "FORGED_STATUS", "apply_files", "provider_files", "push", "requires_time"]
+__all__ = [
+    "FORGED_RESULT",
+    "FORGED_STATUS",
+    "apply_files",
+    "assailant_files",
+    "provider_files",
+    "push",
+    "requires_time",
+]
 
 FORGED_REVISION = "f" * 40
 FORGED_RESULT = json.dumps(
@@ -41,13 +49,22 @@ def requires_time() -> str:
 
 def provider_files(root: Path, program: Path, deed: str) -> None:
     """Put a provider below ``root`` that the tools find without a registry and that runs ``deed`` before it serves."""
+    _provide(root, program, f'#!/bin/sh\n( {deed}\n) </dev/null >/dev/null 2>&1\nexec "${{0%/*}}/real" "$@"\n')
+
+
+def assailant_files(root: Path, program: Path) -> None:
+    """Put ``assailant.py`` below ``root`` as such a provider."""
+    _provide(root, program, "#!/usr/bin/env python3\n" + Path(__file__).with_name("assailant.py").read_text())
+
+
+def _provide(root: Path, program: Path, wrapper: str) -> None:
     place = f"terraform.d/plugins/registry.opentofu.org/hashicorp/time/{TIME_PROVIDER.version}/linux_{architecture()}"
     folder = root / place
     folder.mkdir(parents=True)
     shutil.copy(program, folder / "real")
-    wrapper = folder / f"{TIME_PROVIDER.name}_v{TIME_PROVIDER.version}"
-    wrapper.write_text(f'#!/bin/sh\n( {deed}\n) </dev/null >/dev/null 2>&1\nexec "${{0%/*}}/real" "$@"\n')
-    wrapper.chmod(0o755)
+    provider = folder / f"{TIME_PROVIDER.name}_v{TIME_PROVIDER.version}"
+    provider.write_text(wrapper)
+    provider.chmod(0o755)
 
 
 def push(work: Path, bare: Path) -> str:

@@ -36,7 +36,7 @@ exit 7
 _ASSASSIN = """
 kill -9 1
 for process in /proc/[0-9]*; do
-  case "$(readlink "$process/exe")" in */tofu) kill -9 "${process#/proc/}" ;; esac
+  case "$(tr '\\0' ' ' <"$process/cmdline")" in */tofu\\ *) kill -9 "${process#/proc/}" ;; esac
 done
 sleep 60
 """

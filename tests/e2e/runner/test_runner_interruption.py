@@ -89,7 +89,9 @@ def slow_tool(pod: RunnerPod) -> Path:
     """Put a program before the unpacked tool that tells of its start and waits to be stopped."""
     started = pod.root / "tool-started"
     tool = pod.root / "work" / "tool" / "tofu"
+    tool.unlink()
     tool.write_text(f"#!/bin/sh\ntrap 'exit 1' INT\ntouch {started}\nwhile :; do sleep 0.05; done\n")
+    tool.chmod(0o755)
     return started
 
 

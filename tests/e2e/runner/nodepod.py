@@ -1,0 +1,163 @@
+"""A runner pod as its node runs it, without a cluster: the Job's own containers, each as often as a test likes.
+
+The manifest is the workspace controller's, so mounts, user and environment are those of real pods.
+"""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import anyio
+import msgspec
+from msgspec.structs import replace
+
+from magos.api.kube import (
+    Container,
+    EnvVar,
+    PersistentVolumeClaim,
+    PersistentVolumeClaimSpec,
+    PodManifest,
+    VolumeResources,
+)
+from magos.api.meta import ObjectMeta
+from magos.api.names import JobType
+from magos.api.result import Result, decode_result
+from magos.api.selectors import Selector
+from magos.api.status import NameReference
+from magos.api.workspace import Distribution, Source, Terraform, Workspace, WorkspaceSpec
+from magos.local.containers import ContainerRun, PodFolder, image_environment
+from magos.local.podsources import PodSources, environment
+from magos.local.podvolumes import PodVolumes
+from magos.local.recipes import TOFU_VERSION
+from magos.reconcilers.workspace.environment import JobPlan
+from magos.reconcilers.workspace.jobs import job_manifest
+from magos.reconcilers.workspace.policies import SelectedPolicies
+from magos.reconcilers.workspace.record import JobRecord
+from magos.reconcilers.workspace.settings import WorkspaceSettings
+from magos.runner.status import Stage, StageStatus
+from tests.e2e.runner.pod import RUN
+
+__all__ = ["NodePod"]
+
+_CLAIM = "claim"
+
+
+class _Sources(PodSources):
+    """What the pod refers to, without an API server."""
+
+    def __init__(self, policies: Mapping[str, str]) -> None:
+        self._policies = policies
+
+    async def claim(self, name: str) -> PersistentVolumeClaim:
+        spec = PersistentVolumeClaimSpec(access_modes=(), resources=VolumeResources(requests={}))
+        return PersistentVolumeClaim(metadata=ObjectMeta(name=name, uid=_CLAIM), spec=spec)
+
+    async def config_map(self, name: str, *, optional: bool) -> Mapping[str, bytes]:  # noqa: ARG002
+        texts = self._policies if "policies" in name else {"ca.crt": "none"}
+        return {key: text.encode() for key, text in texts.items()}
+
+    async def token(self, pod: PodManifest, audience: str, seconds: int | None) -> bytes:  # noqa: ARG002
+        return b"token"
+
+
+class NodePod:
+    """The plan pod of a Workspace whose repository lies on its volume, in folder ``repository``.
+
+    ``policies`` are the files of the policies that were selected, None without a selector.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, str],
+        *,
+        policies: Mapping[str, str] | None = None,
+        variables: tuple[EnvVar, ...] = (),
+    ) -> None:
+        self.folder = folder
+        self.volume = folder / "claims" / _CLAIM
+        for path in (folder, folder / "claims", self.volume):
+            path.mkdir(parents=True, exist_ok=True)
+            path.chmod(0o777)
+        self.policies = policies
+        self._settings = tuple(settings.items())
+        self._variables = variables
+
+    @property
+    def scratch(self) -> Path:
+        return self.folder / "volumes" / "scratch"
+
+    @property
+    def plan_json(self) -> Path:
+        return self.scratch / "render" / "plan.json"
+
+    def log(self, stage: Stage) -> str:
+        path = PodFolder(self.folder).log(stage)
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def status(self, stage: Stage) -> StageStatus:
+        return msgspec.json.decode((self.scratch / stage / "status.json").read_bytes(), type=StageStatus)
+
+    def stage(self, stage: Stage) -> int:
+        """Run one container to its end; return its exit code."""
+        return anyio.run(self._run, stage)
+
+    def result(self) -> Result:
+        """Run ``job``; return what it reports."""
+        code = self.stage(Stage.JOB)
+        found = decode_result(PodFolder(self.folder).termination(Stage.JOB).read_bytes())
+        assert found.exit_code == code, self.log(Stage.JOB)
+        return found
+
+    async def _run(self, stage: Stage) -> int:
+        pod = self._manifest()
+        sources = _Sources(self.policies or {})
+        for written in (volume.name for volume in pod.spec.volumes if volume.empty_dir is None):
+            shutil.rmtree(self.folder / "volumes" / written, ignore_errors=True)  # of the container before
+        volumes = PodVolumes(pod, self.folder, self.folder, sources)
+        await volumes.prepare()
+        [container] = [each for each in (*pod.spec.init_containers, *pod.spec.containers) if each.name == stage]
+        return await self._contain(pod, container, sources, volumes)
+
+    async def _contain(self, pod: PodManifest, container: Container, sources: PodSources, volumes: PodVolumes) -> int:
+        run = ContainerRun(pod, container, PodFolder(self.folder))
+        try:
+            await run.start(await environment(pod, container, sources, image_environment()), volumes)
+            with anyio.fail_after(120):
+                ended = await run.wait()
+        finally:
+            await run.close()
+        assert ended.terminated is not None
+        return ended.terminated.exit_code
+
+    def _manifest(self) -> PodManifest:
+        settings = WorkspaceSettings(job_image="any", runner_environment=self._settings)
+        meta = ObjectMeta(name="net", namespace="team", uid="workspace")
+        spec = WorkspaceSpec(
+            project_ref=NameReference(name="shop"),
+            source=Source(repo_url="file:///workspace-data/repository", target_revision="main"),
+            terraform=Terraform(version=TOFU_VERSION, distribution=Distribution.OPENTOFU),
+        )
+        selected = None if self.policies is None else _selected(self.policies)
+        plan = JobPlan(
+            job_type=JobType.PLAN,
+            run_id=RUN,
+            passed_on=self._settings,
+            variables=self._variables,
+            policies=selected,
+        )
+        record = JobRecord(
+            run_id=RUN,
+            job_type=JobType.PLAN,
+            trigger="revision",
+            project="shop",
+            target_revision="main",
+            source_key="0123456789abcdef",
+            spec_hash="x",
+        )
+        job = job_manifest(Workspace(metadata=meta, spec=spec), plan, record, settings)
+        return PodManifest(metadata=replace(meta, name="net-plan"), spec=job.spec.template.spec)
+
+
+def _selected(files: Mapping[str, str]) -> SelectedPolicies:
+    return SelectedPolicies(selector=Selector(), files=files)
