@@ -207,7 +207,8 @@ class Gate:
         page = await self._client.list(
             informer.kind, write.namespace, selector=informer.selector, field_selector=f"metadata.name={write.name}"
         )
-        return (page.items[0].metadata if page.items else None), page.resource_version
+        found = [each.metadata for each in (*page.items, *page.undecodable)]
+        return (found[0] if found else None), page.resource_version
 
     def _judge(self, entry: _Entry, slot: _Slot, live: ObjectMeta | None, version: str) -> None:
         """Keep of a write what the cache can still be expected to show, now that the state at ``version`` is known."""
