@@ -1,7 +1,8 @@
 """Who we are at the API server: tokens and client certificates that change while the process runs.
 
 Promises: a token file is read again after ``REREAD_SECONDS`` and after a 401; an exec plugin runs again
-``LEEWAY_SECONDS`` before its credential expires and after a 401, once at a time; nothing here blocks the loop.
+``LEEWAY_SECONDS`` before its credential expires (at half of a shorter life) and after a 401, once at a time. What
+cannot be renewed is used for as long as it is good. Nothing here blocks the loop.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
+import structlog
 from msgspec import Struct
 
 from magos.errors import ConfigurationError, MagosError
@@ -33,8 +35,13 @@ REREAD_SECONDS = 60.0
 LEEWAY_SECONDS = 60.0
 """How long before its expiry a credential of an exec plugin is replaced."""
 
+RETRY_SECONDS = 10.0
+"""How long a plugin that failed is left alone while its last credential is still good."""
+
 PLUGIN_SECONDS = 60.0
 """How long an exec plugin may take."""
+
+_log = structlog.get_logger(__name__)
 
 _API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
@@ -158,20 +165,33 @@ class ExecPlugin:
         self._lock = asyncio.Lock()
         self._credential: Credential | None = None
         self._expires: datetime | None = None
+        self._renew_at: datetime | None = None
 
     async def current(self) -> Credential:
         """Return the plugin's credential, running the plugin if it is needed; it runs once for all who wait."""
         async with self._lock:
-            if self._credential is None or self._stale():
-                self._credential, self._expires = await self._run()
+            now = self._clock.now()
+            if self._credential is None or (self._renew_at is not None and now >= self._renew_at):
+                self._credential = await self._renewed(now)
             return self._credential
 
     def rejected(self) -> None:
         """Run the plugin again next time."""
         self._credential = None
 
-    def _stale(self) -> bool:
-        return self._expires is not None and self._clock.now() >= self._expires - timedelta(seconds=LEEWAY_SECONDS)
+    async def _renewed(self, now: datetime) -> Credential:
+        try:
+            credential, self._expires = await self._run()
+        except CredentialError as error:
+            if self._credential is None or self._expires is None or now >= self._expires:
+                raise
+            _log.warning("credential not renewed, keeping the old one", error=str(error))
+            self._renew_at = now + timedelta(seconds=RETRY_SECONDS)
+            return self._credential
+        self._renew_at = None
+        if self._expires is not None:
+            self._renew_at = self._expires - min(timedelta(seconds=LEEWAY_SECONDS), (self._expires - now) / 2)
+        return credential
 
     async def _run(self) -> tuple[Credential, datetime | None]:
         spec = self._spec

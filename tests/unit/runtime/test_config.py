@@ -216,6 +216,33 @@ def test_an_exec_plugin_runs_once_for_all_and_again_before_it_expires(tmp_path: 
     asyncio.run(main())
 
 
+def test_a_credential_that_cannot_be_renewed_is_used_as_long_as_it_is_good(tmp_path: Path) -> None:
+    clock = SetClock()
+    once = f"""
+if os.path.getsize({str(tmp_path / "runs")!r}) > 1: sys.exit('no session')
+print(json.dumps({{'kind': 'ExecCredential', 'apiVersion': 'client.authentication.k8s.io/v1',
+                  'status': {{'token': 'good', 'expirationTimestamp': '2026-01-01T00:00:40Z'}}}}))
+"""
+    config = load_config(
+        str(write(tmp_path / "config", document(plugin(tmp_path, once)))), environ=dict(os.environ), clock=clock
+    )
+
+    def runs() -> int:
+        return (tmp_path / "runs").stat().st_size
+
+    async def main() -> None:
+        # It lives for less than the usual leeway: half of its life it is left alone.
+        for seconds, count in ((0, 1), (19, 1), (20, 2), (29, 2), (30, 3), (39, 3)):
+            clock.seconds = seconds
+            assert (await config.credentials.current()).token == "good"
+            assert runs() == count
+        clock.seconds = 40
+        with pytest.raises(CredentialError, match="no session"):
+            await config.credentials.current()
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize(
     ("body", "words"),
     [
