@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from magos.api.kube import SECRETS, Secret
 from magos.api.labels import REPOSITORY, SECRET_TYPE
+from magos.api.likeness import likeness
 from magos.git.credentials import ANONYMOUS as NO_CREDENTIALS
 from magos.git.credentials import Credentials
 from magos.ids import Digest, digest_of
@@ -31,10 +32,14 @@ class SecretProblem(ValueError):
 
 
 class _Known(Struct, frozen=True):
-    """What the Secrets of a namespace said when the caches had these versions of them, by the hash of ``repoURL``."""
+    """What the Secrets of a namespace said when the caches had these versions of them, by the hash of ``repoURL``.
+
+    ``similar`` is anonymous access with a hint, by the hash of what all spellings of the URL have in common.
+    """
 
     versions: tuple[Version, ...]
     accesses: dict[Digest, Access]
+    similar: dict[Digest, Access]
 
 
 class AccessReader:
@@ -51,9 +56,12 @@ class AccessReader:
             known = self._known.get(probe.namespace)
             if known is None or known.versions != probe.versions:
                 page = await client.list_all(SECRETS, probe.namespace, selector=SELECTOR)
-                known = _Known(probe.versions, self._accesses(page.items))
+                known = _Known(probe.versions, self._accesses(page.items), _similar(page.items))
                 self._known[probe.namespace] = known
-        return known.accesses.get(digest_of(probe.repo_url.encode()), ANONYMOUS)
+        exact = known.accesses.get(digest_of(probe.repo_url.encode()))
+        if exact is not None:
+            return exact
+        return known.similar.get(digest_of(likeness(probe.repo_url).encode()), ANONYMOUS)
 
     async def read(self, client: ApiClient, namespace: str, access: Access) -> Credentials | None:
         """Return the values behind ``access``, None if they are not there any more.
@@ -111,6 +119,16 @@ def credentials_of(secret: Secret) -> Credentials:
             " add the key password, or remove username for anonymous access"
         )
     return credentials
+
+
+def _similar(found: Iterable[Secret]) -> dict[Digest, Access]:
+    accesses: dict[Digest, Access] = {}
+    for secret in sorted(found, key=_age):
+        if (url := secret.data.get("repoURL")) is not None:
+            like = digest_of(likeness(url.decode(errors="replace")).encode())
+            names = accesses.get(like, ANONYMOUS).similar
+            accesses[like] = Access(similar=(*names, secret.metadata.name))
+    return accesses
 
 
 def _text(secret: Secret, key: str) -> str:

@@ -84,9 +84,11 @@ def _reconciler(poller: Poller, settings: WatchSettings) -> Reconciler:
             poller.track(key, subject.watch)
         if subject.workspace is None:
             return Decision(outcome=Outcome.GONE)
-        heard = poller.heard(key)
-        polled = subject.watch is not None
-        decision = reconcile(Observation(now=now, workspace=subject.workspace, polled=polled, heard=heard))
+        heard, watch = poller.heard(key), subject.watch
+        similar = watch.access.similar if watch is not None else ()
+        decision = reconcile(
+            Observation(now=now, workspace=subject.workspace, polled=watch is not None, heard=heard, similar=similar)
+        )
         if heard is not None and nothing_to_do(decision):
             poller.settle(key)
         return decision

@@ -139,11 +139,12 @@ class Poller:
         return Listing()
 
     def _hand_over(self, key: Key, at: datetime) -> None:
-        heard, workspace = self.schedule.heard(key), self._find(*key)
-        if heard is None or workspace is None:
+        heard, watch, workspace = self.schedule.heard(key), self.schedule.watch(key), self._find(*key)
+        if heard is None or watch is None or workspace is None:
             return
         self.observer.judged(key, judge(workspace, heard))
-        if nothing_to_do(reconcile(Observation(now=at, workspace=workspace, heard=heard))):
+        seen = Observation(now=at, workspace=workspace, heard=heard, similar=watch.access.similar)
+        if nothing_to_do(reconcile(seen)):
             self.schedule.settle(key)
         else:
             self._bell.ring(key)

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from magos.api.annotations import DETECTED_REVISION, DETECTED_SOURCE
 from magos.api.conditions import ConditionType, Wanted, find, merge, shorten
+from magos.api.likeness import CREDENTIALS_MATTER, credentials_hint
 from magos.api.meta import Condition
 from magos.api.workspace import WORKSPACES, Workspace
 from magos.reconcilers.revisions import applied_revision, detected_revision, source_of
@@ -53,12 +54,16 @@ class PollResult(StrEnum):
 
 
 class Observation(Struct, frozen=True, kw_only=True):
-    """A Workspace that exists, whether it is polled, and what was heard since it was judged last."""
+    """A Workspace that exists, whether it is polled, and what was heard since it was judged last.
+
+    ``similar`` are the Secrets that may have been meant for its URL, where none is in force.
+    """
 
     now: datetime
     workspace: Workspace
     polled: bool = True
     heard: Heard | None = None
+    similar: tuple[str, ...] = ()
 
 
 def judge(workspace: Workspace, heard: Heard) -> PollResult:
@@ -111,7 +116,7 @@ def _condition(seen: Observation, heard: Heard | None) -> tuple[StatusPatch | No
                 type=ConditionType.SOURCE_UNREACHABLE,
                 status="True",
                 reason=heard.failure.reason,
-                message=shorten(heard.failure.message),
+                message=_complaint(heard.failure, seen.similar),
             )
         )
     elif heard is None and seen.polled:
@@ -130,6 +135,11 @@ def _condition(seen: Observation, heard: Heard | None) -> tuple[StatusPatch | No
         desired=replace(workspace.status, conditions=conditions),
     )
     return patch, tuple(_unreachable(workspace, each) for each in wanted if present is None)
+
+
+def _complaint(failure: Failure, similar: tuple[str, ...]) -> str:
+    hint = credentials_hint(similar) if failure.reason in CREDENTIALS_MATTER else ""
+    return shorten(f"{failure.message} {hint}" if hint else failure.message)
 
 
 def _says(present: Condition, wanted: Wanted) -> bool:

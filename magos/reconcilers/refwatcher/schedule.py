@@ -171,6 +171,11 @@ class Schedule:
         if entry is not None:
             self._leave(name, entry.watch)
 
+    def watch(self, name: Name) -> Watch | None:
+        """Return how a Workspace is polled."""
+        entry = self._entries.get(name)
+        return None if entry is None else entry.watch
+
     def heard(self, name: Name) -> Heard | None:
         """Return what was heard for a Workspace and is not settled."""
         entry = self._entries.get(name)

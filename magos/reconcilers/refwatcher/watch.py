@@ -50,12 +50,14 @@ class Access(Struct, frozen=True, kw_only=True):
     """What may be known about the access to a repository without knowing a value.
 
     ``secret`` is the repository Secret in force (spec §5.3), ``problem`` what is wrong with it; a fingerprint that is
-    empty stands for anonymous access.
+    empty stands for anonymous access. ``similar`` are the Secrets of the namespace whose URL is probably a misspelling
+    of this one, where none is in force; they are for hints to this namespace alone.
     """
 
     fingerprint: str = ""
     secret: str = ""
     problem: str = ""
+    similar: tuple[str, ...] = ()
 
 
 ANONYMOUS = Access()

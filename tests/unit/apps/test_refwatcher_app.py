@@ -5,6 +5,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from typing import cast
 
 import pytest
 from dulwich.objects import Commit, ObjectID, Tag, Tree
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from magos.api.kube import Secret
 from magos.api.meta import ObjectMeta
 from magos.apps.refwatcher import add_flags, refwatcher_settings
-from magos.apps.refwatcher_access import SecretProblem, credentials_of
+from magos.apps.refwatcher_access import AccessReader, SecretProblem, credentials_of
 from magos.apps.refwatcher_composition import RefWatcherSettings
 from magos.apps.refwatcher_listing import host_of
 from magos.apps.refwatcher_metrics import PollMetrics
@@ -28,7 +29,9 @@ from magos.git.lsremote import LsRemotesRequest, Resolution, ls_remotes
 from magos.local.loopback import StaticServer, serving
 from magos.reconcilers.refwatcher.machine import PollResult
 from magos.reconcilers.refwatcher.schedule import Limits, Schedule
-from magos.reconcilers.refwatcher.watch import Watch
+from magos.reconcilers.refwatcher.watch import Access, RepositoryAccess, Watch
+from magos.runtime.client import ApiClient
+from magos.runtime.codec import ListPage
 from magos.runtime.metrics import Metrics
 from magos.runtime.settings import flag_parser
 from magos.runtime.workqueue import Key
@@ -93,6 +96,33 @@ def test_a_secret_that_cannot_be_used_says_what_is_wrong_and_no_value() -> None:
     with pytest.raises(SecretProblem, match="key password of repository Secret repo is not text") as caught:
         credentials_of(secret(password=b"\xff\xfe"))
     assert "hidden" not in str(caught.value)
+
+
+class Listed:
+    """An API client that knows these Secrets and nothing else."""
+
+    def __init__(self, *items: Secret) -> None:
+        self.items = items
+
+    async def list_all(self, *_: object, **__: object) -> ListPage[Secret]:
+        return ListPage(items=self.items)
+
+
+def test_a_secret_for_another_spelling_is_a_hint_and_not_an_access() -> None:
+    data = {"password": b"hunter2"}
+    secrets = [
+        Secret(metadata=ObjectMeta(name=name, namespace="n"), data={"repoURL": url, **data})
+        for name, url in (("slash", b"https://Git/a/"), ("dot", b"https://git/a.git"), ("other", b"https://git/a2"))
+    ]
+    client = cast("ApiClient", Listed(*secrets))
+
+    def access(url: str) -> Access:
+        return asyncio.run(AccessReader()(RepositoryAccess("n", url, ()), client))
+
+    assert access("https://git/a") == Access(similar=("dot", "slash"))
+    assert access("https://git/b") == Access()
+    exact = access("https://git/a.git")
+    assert (exact.secret, exact.similar, bool(exact.fingerprint)) == ("dot", (), True)
 
 
 @pytest.mark.parametrize(

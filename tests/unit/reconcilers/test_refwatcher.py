@@ -124,6 +124,16 @@ def test_from_the_third_on_it_says_why_beside_the_conditions_of_others(errors: i
     assert decide(again, Heard(failure=FAILURE, errors=errors + 1)) == Decision()
 
 
+@pytest.mark.parametrize(("reason", "asked"), [("GitAuthenticationFailed", True), ("RevisionNotFound", False)])
+def test_where_credentials_matter_the_secret_of_another_spelling_is_asked_about(reason: str, asked: bool) -> None:
+    heard = Heard(failure=Failure(reason, "refused"), errors=3)
+    decision = reconcile(Observation(now=NOW, workspace=workspace(), heard=heard, similar=("creds",)))
+    assert decision.status is not None
+    [condition] = decision.status.desired.conditions
+    assert condition.message.startswith("refused")
+    assert ("did you mean Secret creds?" in condition.message) is asked
+
+
 def test_a_new_cause_is_told_without_a_transition_and_without_another_event() -> None:
     conditions = unreachable(workspace())
     assert conditions is not None
