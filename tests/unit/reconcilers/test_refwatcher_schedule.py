@@ -263,11 +263,18 @@ class ScheduleMachine(RuleBasedStateMachine):
     def track(self, name: Name, wanted: Watch, draw: float) -> None:
         self.schedule.track(name, wanted, self.now, draw)
         self.tracked[name] = wanted
+        self._forget_unused()
 
     @rule(name=_names)
     def drop(self, name: Name) -> None:
         self.schedule.drop(name)
         self.tracked.pop(name, None)
+        self._forget_unused()
+
+    def _forget_unused(self) -> None:
+        """What a server asked for is known for as long as anybody asks it."""
+        used = {watch.source for watch in self.tracked.values()}
+        self.blocked = {source: until for source, until in self.blocked.items() if source in used}
 
     @rule(seconds=st.sampled_from([0.1, 1.0, 10.0, 100.0, 700.0]))
     def wait(self, seconds: float) -> None:
