@@ -1,7 +1,7 @@
 """What the workspace controller watches, and which change wakes which Workspace (spec §6.2)."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from magos.api import labels
@@ -10,7 +10,7 @@ from magos.api.kube import JOBS, PERSISTENT_VOLUME_CLAIMS, PODS, SECRET_METADATA
 from magos.api.meta import Resource
 from magos.api.project import PROJECTS, Project
 from magos.api.variableset import VARIABLESETS, VariableSet
-from magos.api.workspace import WORKSPACES, Workspace
+from magos.api.workspace import WORKSPACES, Workspace, WorkspaceStatus
 from magos.apps.job_events import read_job_events
 from magos.apps.repository_secrets import RepositorySecretReader
 from magos.reconcilers.effects import JobEvents, RepositorySecrets
@@ -25,7 +25,7 @@ from magos.runtime.informer import Change, Informer
 from magos.runtime.sources import Source, own_key, owner_key, usual_priority
 from magos.runtime.workqueue import Key
 
-__all__ = ["by_project", "workspace_controller", "workspace_reconciler"]
+__all__ = ["by_project", "log_fields", "workspace_controller", "workspace_reconciler"]
 
 _BY_LABEL = "label"
 _BY_SET = "variableset"
@@ -63,6 +63,7 @@ def workspace_controller(
             ),
             workers=assembly.settings.workers,
             probes={RepositorySecrets: RepositorySecretReader(), JobEvents: read_job_events},
+            log_fields=log_fields,
         ),
     )
 
@@ -74,6 +75,12 @@ def workspace_reconciler(settings: WorkspaceSettings, draw: Callable[[int], byte
         return reconcile(observe(request, view, now, settings, draw(_RUN_ID_BYTES)))
 
     return decide
+
+
+def log_fields(status: WorkspaceStatus) -> Mapping[str, str]:
+    """Return what every log line about a Workspace tells: where it is, and the run that it is about."""
+    known = {"run_id": status.current_run_id, "phase": str(status.phase or ""), "reason": status.reason}
+    return {name: value for name, value in known.items() if value}
 
 
 def by_project(workspace: Workspace) -> Iterable[str]:
