@@ -118,17 +118,33 @@ class Machine(Struct, frozen=True, kw_only=True):
         ]
 
 
-def _base_without_deployments(kubectl: Kubectl) -> str:
-    """Return the installation's manifests; the Deployments are left out because the programs run beside the cluster."""
-    rendered = kubectl.run("kustomize", str(manifest_folder("deploy") / "kustomize" / "base"))
-    documents = [document for document in yaml.safe_load_all(rendered) if document]
-    return yaml.safe_dump_all([document for document in documents if document["kind"] != "Deployment"])
+class _Prepared(Struct, frozen=True):
+    repository: SampleRepository
+    manifests: str
 
 
-def _install(kubectl: Kubectl) -> None:
-    kubectl.run("apply", "-k", str(manifest_folder("crds")))
-    kubectl.run("apply", "-f", str(manifest_folder("deploy") / _POLICIES_CRD))
-    kubectl.run("apply", "-f", "-", stdin=_base_without_deployments(kubectl))
+def _prepare(folder: Path, mirror: ReleaseMirror, tofu: Path, kubectl: Kubectl) -> _Prepared:
+    """Do what needs no API server; blocks for about two seconds, which is less than a control plane takes to start."""
+    mirror.publish(tofu, TOFU_VERSION)
+    repository = SampleRepository.create(folder / "git" / "demo.git", STATE_FOLDER)
+    return _Prepared(repository, _installation(kubectl))
+
+
+def _installation(kubectl: Kubectl) -> str:
+    """Return what an installation applies, as one text; needs no API server.
+
+    The Deployments are left out because the programs run beside the cluster.
+    """
+    crds = kubectl.run("kustomize", str(manifest_folder("crds")))
+    policies = (manifest_folder("deploy") / _POLICIES_CRD).read_text()
+    base = kubectl.run("kustomize", str(manifest_folder("deploy") / "kustomize" / "base"))
+    documents = [document for document in yaml.safe_load_all(base) if document]
+    rest = yaml.safe_dump_all([document for document in documents if document["kind"] != "Deployment"])
+    return "\n---\n".join((crds, policies, rest))
+
+
+def _install(kubectl: Kubectl, manifests: str) -> None:
+    kubectl.run("apply", "-f", "-", stdin=manifests)
     kubectl.run("wait", "--for=condition=Established", "crd", "-l", "app.kubernetes.io/part-of=magos", check=False)
 
 
@@ -183,15 +199,21 @@ async def machine(
     """
     async with AsyncExitStack() as stack:
         progress.say("starting etcd, kube-apiserver and kube-controller-manager")
-        plane = await stack.enter_async_context(ControlPlane(assets.control_plane, folder / "control-plane"))
+        plane = ControlPlane(assets.control_plane, folder / "control-plane")
         kubectl = Kubectl(program=find_kubectl(), kubeconfig=plane.admin_kubeconfig)
-        progress.say("installing the custom resources and the controllers' rights")
-        await anyio.to_thread.run_sync(_install, kubectl)
-
         git = stack.enter_context(git_server(folder / "git"))
-        repository = await anyio.to_thread.run_sync(SampleRepository.create, folder / "git" / "demo.git", STATE_FOLDER)
         mirror = stack.enter_context(release_mirror(folder / "mirror", folder / "release-keys"))
-        await anyio.to_thread.run_sync(mirror.publish, assets.tofu, TOFU_VERSION)
+        prepared: list[_Prepared] = []
+
+        async def prepare() -> None:
+            prepared.append(await anyio.to_thread.run_sync(_prepare, folder, mirror, assets.tofu, kubectl))
+
+        async with anyio.create_task_group() as beside:
+            beside.start_soon(prepare)
+            await stack.enter_async_context(plane)
+        [ready] = prepared
+        progress.say("installing the custom resources and the controllers' rights")
+        await anyio.to_thread.run_sync(_install, kubectl, ready.manifests)
         pod_config = folder / "pod-config.yaml"
         pod_config.write_text(yaml.safe_dump(_POD_CONFIG))
 
@@ -221,7 +243,7 @@ async def machine(
             client=client,
             kubectl=kubectl,
             git=git,
-            repository=repository,
+            repository=ready.repository,
             mirror=mirror,
             pods=pods,
             controllers=controllers,
