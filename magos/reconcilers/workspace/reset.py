@@ -42,7 +42,7 @@ def reset(seen: Observation, cause: Cause) -> Move:
     first = not status.current_run_id
     stale = execution_allowed(workspace.metadata.annotations) and not first
     earlier = tuple(job for job in seen.own_jobs if _deletable(job))
-    if stale and not earlier and seen.phase is not Phase.PLANNING:
+    if stale and not earlier:
         return Move(effects=remove_annotations(seen, EXECUTION_ALLOWED))
     run_id = mint_run_id(seen.now, seen.entropy)
     run = _fresh_run(seen, run_id)

@@ -1,5 +1,7 @@
 """The rows of spec §6.2.4, what they amend, and what they must not start."""
 
+from contextlib import suppress
+
 from msgspec.structs import replace
 
 from magos.api.annotations import DETECTED_REVISION, EXECUTION_ALLOWED
@@ -13,8 +15,8 @@ from magos.api.selectors import LabelSelector
 from magos.api.timestamps import parse_time
 from magos.api.workspace import WORKSPACES, Source, Validation
 from tests.unit.reconcilers.cluster import Cluster
-from tests.unit.reconcilers.model import LATER_SHA, NAMESPACE, OTHER_SHA, SHA
-from tests.unit.reconcilers.results import apply_result, failed, plan_result, reasons
+from tests.unit.reconcilers.model import LATER_SHA, NAMESPACE, OTHER_SHA, SHA, Crash
+from tests.unit.reconcilers.results import apply_result, encode, failed, plan_result, reasons
 
 
 def trigger(model: Cluster) -> tuple[Phase | None, str]:
@@ -305,3 +307,21 @@ def test_a_spec_edit_discards_a_plan_and_takes_its_permission() -> None:
     model.settle()
     assert EXECUTION_ALLOWED not in model.workspace.metadata.annotations
     assert len(model.created_jobs) == 1
+
+
+def test_a_crash_leaves_no_permission_of_a_discarded_plan_whose_job_is_being_deleted() -> None:
+    model = Cluster()
+    job = model.to_planning()
+    model.put(JOBS, replace(job, metadata=replace(job.metadata, finalizers=("foregroundDeletion",))))
+    model.user_deletes(JOBS, job.metadata.name)
+    model.edit(service_account_name="other")
+    model.end_pod(job, encode(plan_result(model)))
+    model.step()  # the result is saved
+    model.crash_after = 1
+    for _ in range(3):
+        with suppress(Crash):
+            model.step()
+    model.crash_after = None
+    model.settle()
+    assert model.workspace.status.phase is Phase.PENDING
+    assert EXECUTION_ALLOWED not in model.workspace.metadata.annotations
