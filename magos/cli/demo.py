@@ -122,8 +122,7 @@ async def _walk(here: Machine, story: Story) -> tuple[str, bool]:
     project = next(d["metadata"]["name"] for d in documents if d["kind"] == "Project")
     first = await anyio.to_thread.run_sync(here.repository.head)
     story.say(f"applying Project {project}, its Rollout and three Workspaces; the repository is at {first}")
-    await here.prepare_namespace(DEMO_NAMESPACE)
-    await anyio.to_thread.run_sync(lambda: here.kubectl.run("apply", "-f", "-", stdin=yaml.safe_dump_all(documents)))
+    await here.prepare_namespace(DEMO_NAMESPACE, *documents)
     if not await story.until(lambda: story.promoted(first), _PATIENCE_SECONDS):
         return project, False
 

@@ -63,12 +63,14 @@ class ControlPlane:
     """``async with ControlPlane(assets, folder) as plane:``; the promises are the module's.
 
     ``folder`` is created if need be and belongs to this control plane; with an old one the cluster's content is still
-    there. ``patience`` bounds each wait for readiness, in seconds.
+    there. ``patience`` bounds each wait for readiness, in seconds. ``serving`` is set as soon as the API server answers
+    an administrator, a moment before the whole is ready: objects can be created, no controller has seen them yet.
     """
 
     def __init__(self, assets: ControlPlaneAssets, folder: Path, *, patience: float = 120.0) -> None:
         self.folder = folder.absolute()
         self._assets = assets
+        self.serving = anyio.Event()
         self._patience = patience
         self._stack = AsyncExitStack()
         self._children: list[ChildProcess] = []
@@ -190,6 +192,7 @@ class ControlPlane:
             stack, "kube-apiserver", commandlines.apiserver(assets.kube_apiserver, layout, ports)
         )
         await wait_until_ready(apiserver, self._answers("/readyz"), self._patience)
+        self.serving.set()
         manager = await self._launch(
             stack,
             "kube-controller-manager",

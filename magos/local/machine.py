@@ -92,11 +92,13 @@ class Machine(Struct, frozen=True, kw_only=True):
         """The clone URL of the sample repository."""
         return self.git.clone_url(self.repository.path.name)
 
-    async def prepare_namespace(self, name: str) -> None:
-        """Make a namespace in which Workspaces can run: the runner's ServiceAccount and the mirror's keys."""
-        await anyio.to_thread.run_sync(
-            lambda: self.kubectl.run("apply", "-f", "-", stdin=yaml.safe_dump_all(self._namespace(name)))
-        )
+    async def prepare_namespace(self, name: str, *objects: Mapping[str, Any]) -> None:
+        """Make a namespace in which Workspaces can run, with the runner's ServiceAccount and the mirror's keys.
+
+        ``objects`` are applied after these.
+        """
+        manifests = yaml.safe_dump_all([*self._namespace(name), *objects])
+        await anyio.to_thread.run_sync(lambda: self.kubectl.run("apply", "-f", "-", stdin=manifests))
 
     async def find_state(self, namespace: str, workspace: str) -> Path | None:
         """Return the Terraform state that a Workspace of the sample repository wrote on its volume, if there is one."""
@@ -203,17 +205,19 @@ async def machine(
         kubectl = Kubectl(program=find_kubectl(), kubeconfig=plane.admin_kubeconfig)
         git = stack.enter_context(git_server(folder / "git"))
         mirror = stack.enter_context(release_mirror(folder / "mirror", folder / "release-keys"))
-        prepared: list[_Prepared] = []
+        repositories: list[SampleRepository] = []
 
         async def prepare() -> None:
-            prepared.append(await anyio.to_thread.run_sync(_prepare, folder, mirror, assets.tofu, kubectl))
+            ready = await anyio.to_thread.run_sync(_prepare, folder, mirror, assets.tofu, kubectl)
+            repositories.append(ready.repository)
+            await plane.serving.wait()
+            progress.say("installing the custom resources and the controllers' rights")
+            await anyio.to_thread.run_sync(_install, kubectl, ready.manifests)
 
         async with anyio.create_task_group() as beside:
             beside.start_soon(prepare)
             await stack.enter_async_context(plane)
-        [ready] = prepared
-        progress.say("installing the custom resources and the controllers' rights")
-        await anyio.to_thread.run_sync(_install, kubectl, ready.manifests)
+        [repository] = repositories
         pod_config = folder / "pod-config.yaml"
         pod_config.write_text(yaml.safe_dump(_POD_CONFIG))
 
@@ -243,7 +247,7 @@ async def machine(
             client=client,
             kubectl=kubectl,
             git=git,
-            repository=ready.repository,
+            repository=repository,
             mirror=mirror,
             pods=pods,
             controllers=controllers,
