@@ -54,14 +54,17 @@ def judge(rollout: Rollout, members: tuple[Workspace, ...]) -> Verdict:
     """Return the verdict; the order of ``members`` does not matter."""
     project, steps = rollout.spec.project_ref, rollout.spec.strategy.steps
     if project != rollout.metadata.name:
-        message = f"spec.projectRef is {project!r} but must equal the Rollout's own name; nothing is granted."
+        message = (
+            f"spec.projectRef is {project!r} but must equal the Rollout's own name; nothing is granted. Correct it."
+        )
         return _error(rollout, message)
     try:
         cohorts = divide(steps, members)
     except UnparsableSelector as error:
         return _error(rollout, f"The selector of {error}. Correct it; nothing is granted until then.")
     if not steps:
-        return _halted(cohorts, Phase.READY, Reason.NO_STEPS, "There are no steps: no member may run.")
+        message = "There are no steps: no member may run. Add steps, or delete the Rollout."
+        return _halted(cohorts, Phase.READY, Reason.NO_STEPS, message)
     if cohorts.empty:
         return _halted(cohorts, Phase.FAILED, Reason.NO_WORKSPACES_FOUND, messages.nobody_found(cohorts, project))
     return _progress(cohorts, stored_step(rollout))

@@ -39,7 +39,10 @@ def find_blocker(seen: Observation) -> Blocker | None:
             )
     lingering = next((job for job in seen.own_jobs if _lingers(job, seen.run_id)), None)
     if lingering is not None:
-        return Blocker(message=f"Job {lingering.metadata.name} of an earlier run is being deleted.")
+        return Blocker(
+            message=f"Job {lingering.metadata.name} of an earlier run is being deleted: wait for it, or find out which"
+            " of its finalizers holds it."
+        )
     return None
 
 
@@ -53,7 +56,10 @@ def judge_claim(seen: Observation) -> tuple[Effect, ...] | Refused | Blocker:
     if owner is None or owner.uid != workspace.metadata.uid:
         return Refused(reason=Reason.VOLUME_CONFLICT, message=foreign_claim(seen))
     if claim.metadata.deletion_timestamp is not None:
-        return Blocker(message=f"PersistentVolumeClaim {claim.metadata.name} is being deleted.")
+        return Blocker(
+            message=f"PersistentVolumeClaim {claim.metadata.name} is being deleted: a pod that uses it holds it, find"
+            " and delete that pod; then a new claim is created."
+        )
     return ()
 
 

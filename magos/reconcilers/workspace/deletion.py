@@ -28,6 +28,7 @@ from magos.runtime.decision import Effect, Outcome, RemoveFinalizer
 __all__ = ["delete"]
 
 _PATIENCE = timedelta(minutes=1)
+_FORCE = "set magosproject.io/force-delete=true"
 _REFUSED = "The API server refused to go on"
 
 
@@ -63,8 +64,7 @@ def _wait(seen: Observation) -> Move | None:
         run = applying.metadata.labels.get(RUN_ID, "")
         return _say(
             seen,
-            f"Waiting for the apply of run {run} (Job {applying.metadata.name}) to end; set"
-            " magosproject.io/force-delete=true not to wait.",
+            f"Waiting for the apply of run {run} (Job {applying.metadata.name}) to end; {_FORCE} not to wait.",
         )
     cancel: tuple[Effect, ...] = tuple(
         map(delete_job, (j for j in unfinished if j.metadata.deletion_timestamp is None))
@@ -75,7 +75,7 @@ def _wait(seen: Observation) -> Move | None:
         return Move(again_at=cooling, outcome=Outcome.WAITING)
     if cancel or unfinished or pod is not None:
         what = f"pod {pod.metadata.name}" if pod is not None else f"Job {unfinished[0].metadata.name}"
-        return _say(seen, f"Waiting for {what} to stop.", *cancel)
+        return _say(seen, f"Waiting for {what} to stop; {_FORCE} not to wait.", *cancel)
     return None
 
 

@@ -15,13 +15,13 @@ from magos.api.result import Outcome, Result
 from magos.api.triggers import Trigger
 from magos.reconcilers.workspace.evidence import Evidence, gather, result_of_pods
 from magos.reconcilers.workspace.finish import finish
-from magos.reconcilers.workspace.move import Move, ask_live, keep, to
+from magos.reconcilers.workspace.move import Move, ask_inputs, ask_live, keep, to
 from magos.reconcilers.workspace.observation import Observation
 from magos.reconcilers.workspace.plans import findings, plan_succeeded, rejected
 from magos.reconcilers.workspace.podproblems import end_cause
 from magos.reconcilers.workspace.reset import reset
 from magos.reconcilers.workspace.specification import same_specification
-from magos.reconcilers.workspace.triggers import REASONS, Cause
+from magos.reconcilers.workspace.triggers import REASONS, Cause, unconfirmed
 from magos.runtime.decision import Outcome as PassOutcome
 
 __all__ = ["apply_ended", "apply_missing", "conclude_apply", "conclude_plan", "plan_ended", "plan_missing"]
@@ -69,7 +69,7 @@ def apply_missing(seen: Observation) -> Move:
     if going is not None:
         message = (
             f"Job {seen.run.apply_job} of run {seen.run_id} disappeared; its pod {going.metadata.name} has not ended"
-            " yet and is waited for."
+            " yet and is waited for; if its node is dead, delete the pod."
         )
         waiting = to(seen, Phase.APPLYING, reason_in(Phase.APPLYING, seen.subject.status.reason), message)
         return keep(seen, status=waiting, outcome=PassOutcome.WAITING)
@@ -109,11 +109,18 @@ def conclude_plan(seen: Observation, job: Job, evidence: Evidence) -> Move:
             Phase.FAILED,
             Reason.PLAN_MISMATCH,
             f"Run {seen.run_id} is pinned to commit {seen.run.revision}, but the plan was made of {result.revision}."
-            " Nothing is applied; the next run plans again.",
+            " Nothing is applied; the next run plans again. Check who else writes to the Workspace's volume.",
         )
     if not same_specification(seen.run.spec_hash, seen.subject, seen.project):
-        return reset(seen, Cause(trigger=Trigger.CONFIGURATION, reason=REASONS[Trigger.CONFIGURATION]))
+        return _discard(seen)
     return plan_succeeded(seen, result)
+
+
+def _discard(seen: Observation) -> Move:
+    """The spec is another than the one that was planned; a cached Project alone is no proof of that."""
+    if unconfirmed(seen, Trigger.CONFIGURATION):
+        return ask_inputs(seen)
+    return reset(seen, Cause(trigger=Trigger.CONFIGURATION, reason=REASONS[Trigger.CONFIGURATION]))
 
 
 def conclude_apply(seen: Observation, job: Job | None, evidence: Evidence) -> Move:

@@ -31,6 +31,15 @@ def plan_succeeded(seen: Observation, result: Result) -> Move:
     if any(violation.action in _BLOCKING for violation in result.violations):
         return rejected(seen, result)
     fields = findings(result)
+    if result.policies.evaluated != result.policies.selected:
+        return finish(
+            seen,
+            Phase.FAILED,
+            Reason.POLICY_EVALUATION_FAILED,
+            f"The runner evaluated {result.policies.evaluated} of {result.policies.selected} selected policies: nothing"
+            " is applied. Check that controllers and runner image are of one release, then request a reconcile.",
+            **fields,
+        )
     if not result.has_changes:
         run = replace(seen.run, plan_digest=result.plan_digest, has_changes=False)
         return finish(

@@ -20,6 +20,7 @@ from magos.reconcilers.revisions import pending_revision, source_of
 from magos.reconcilers.workspace.annotated import principal_of, read_annotations
 from magos.reconcilers.workspace.move import Move, ask_inputs, normal, to
 from magos.reconcilers.workspace.observation import Observation
+from magos.reconcilers.workspace.probes import input_probes
 from magos.reconcilers.workspace.specification import specification_hash
 from magos.reconcilers.workspace.triggers import REASONS, Cause, amendment_cause, find_cause, higher, unconfirmed
 from magos.reconcilers.workspace.variables import Composition
@@ -43,7 +44,7 @@ def reset(seen: Observation, cause: Cause) -> Move:
     stale = execution_allowed(workspace.metadata.annotations) and not first
     earlier = tuple(job for job in seen.own_jobs if _deletable(job))
     if stale and not earlier:
-        return Move(effects=remove_annotations(seen, EXECUTION_ALLOWED))
+        return _take_permission(seen)
     run_id = mint_run_id(seen.now, seen.entropy)
     run = _fresh_run(seen, run_id)
     forget_attempt = status.current_run is not None and status.current_run.source_key != run.source_key
@@ -95,7 +96,7 @@ def amend(seen: Observation) -> Move:
     if unconfirmed(seen, trigger):
         return ask_inputs(seen)
     if trigger in (Trigger.CONFIGURATION, Trigger.REVISION) and execution_allowed(seen.subject.metadata.annotations):
-        return Move(effects=remove_annotations(seen, EXECUTION_ALLOWED))
+        return _take_permission(seen)
     status = seen.subject.status
     fresh = _fresh_run(seen, RunID(seen.run_id))
     run = replace(fresh, request=fresh.request or seen.run.request, principal=fresh.principal or seen.run.principal)
@@ -114,6 +115,13 @@ def amend(seen: Observation) -> Move:
             last_attempted_revision="" if forget else status.last_attempted_revision,
         )
     )
+
+
+def _take_permission(seen: Observation) -> Move:
+    """Take it first. What was read live to see the cause is read again, or a cache that lags would hide it: then
+    permission would be given and taken in turns."""
+    probes = input_probes(seen.subject, seen.project) if seen.inputs_live else ()
+    return Move(effects=remove_annotations(seen, EXECUTION_ALLOWED), probes=probes)
 
 
 def remove_annotations(seen: Observation, *keys: str) -> tuple[Effect, ...]:

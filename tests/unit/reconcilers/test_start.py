@@ -111,6 +111,7 @@ def test_a_claim_that_is_being_deleted_is_waited_for() -> None:
     other.put(PERSISTENT_VOLUME_CLAIMS, replace(claim, metadata=meta))
     other.settle()
     assert outcome(other) == (Phase.PENDING, Reason.PREVIOUS_RUNNER_TERMINATING)
+    assert "delete that pod" in other.workspace.status.message
 
 
 # --- refused ----------------------------------------------------------------------------------------------------------

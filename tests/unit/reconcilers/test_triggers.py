@@ -15,7 +15,7 @@ from magos.api.selectors import LabelSelector
 from magos.api.timestamps import parse_time
 from magos.api.workspace import WORKSPACES, Source, Validation
 from tests.unit.reconcilers.cluster import Cluster
-from tests.unit.reconcilers.model import LATER_SHA, NAMESPACE, OTHER_SHA, SHA, Crash
+from tests.unit.reconcilers.model import LATER_SHA, NAMESPACE, OTHER_SHA, SHA, Crash, workspace_manifest
 from tests.unit.reconcilers.results import apply_result, encode, failed, plan_result, reasons
 
 
@@ -273,6 +273,24 @@ def test_a_selector_of_the_project_is_part_of_the_configuration_and_its_absence_
     model.put(PROJECTS, Project(metadata=ObjectMeta(name="platform", namespace=NAMESPACE), spec=spec))
     model.settle()
     assert trigger(model) == (Phase.PENDING, "configuration")
+
+
+def test_a_plan_is_not_discarded_for_a_project_that_the_cache_shows_as_it_was() -> None:
+    model = Cluster()
+    model.put(PROJECTS, Project(metadata=ObjectMeta(name="platform", namespace=NAMESPACE)))
+    model.sync()
+    model.lagging.add(PROJECTS.resource)
+    spec = ProjectSpec(validation=ProjectValidation(policy_selector=LabelSelector(match_labels={"tier": "gold"})))
+    project = model.get(PROJECTS, "platform")
+    model.put(PROJECTS, replace(project, spec=spec))
+    model.put(WORKSPACES, workspace_manifest())
+    model.settle()
+    for _ in range(2):  # what the server knows is seen at the start, and takes the first permission with it
+        model.annotate(execution_allowed="true")
+        model.settle()
+    run = model.workspace.status.current_run_id
+    model.run_job(JobType.PLAN, plan_result(model))
+    assert (model.workspace.status.phase, model.workspace.status.current_run_id) == (Phase.APPLYING, run)
 
 
 def test_a_plan_without_gate_and_permission_yields_to_a_new_commit() -> None:

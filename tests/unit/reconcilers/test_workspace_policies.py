@@ -270,6 +270,16 @@ def test_audit_violations_that_were_cut_from_the_result_close_the_gate_as_well()
     assert outcome(model) == (Phase.PLANNED_WITH_VIOLATIONS, Reason.AUDIT_POLICY_VIOLATION)
 
 
+@pytest.mark.parametrize("has_changes", [True, False])
+def test_a_result_that_does_not_speak_about_every_selected_policy_is_not_applied(has_changes: bool) -> None:
+    """Whatever else it says: only a complete report lets a plan pass (I6)."""
+    count = PolicyCount(selected=2, evaluated=1)
+    model = judged(lambda model: plan_result(model, policies=count, has_changes=has_changes))
+    assert outcome(model) == (Phase.FAILED, Reason.POLICY_EVALUATION_FAILED)
+    assert "1 of 2 selected policies" in model.workspace.status.message
+    assert model.job(JobType.APPLY) is None
+
+
 def test_a_plan_without_changes_is_applied_and_keeps_its_audit_violations_in_view() -> None:
     model = judged(
         lambda model: plan_result(

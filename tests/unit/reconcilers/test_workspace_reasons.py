@@ -1,5 +1,6 @@
 """Every reason that a Workspace can show (spec §4.4.3, §14.1, §14.2): a way to it, its condition, its Event, a hint."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -281,6 +282,13 @@ def test_the_reason_is_shown(reason: Reason) -> None:
     assert reason in {shown for _, shown in model.history}
 
 
+NEXT_STEP = re.compile(
+    r"\b(add|change|check|correct|create|delete|find out|look|mark|raise|read|rename|request|see|set|use|wait for it)\b"
+    r"|is the variableset controller running",
+    re.IGNORECASE,
+)
+"""Every message ends with a hint (spec §14)."""
+
 FAILING = WORKSPACE_REASONS[Phase.FAILED] | WORKSPACE_REASONS[Phase.VALIDATION_FAILED]
 
 
@@ -298,6 +306,15 @@ def test_a_failure_is_in_ready_in_an_event_and_says_what_to_do(reason: Reason) -
     assert len(told) == 1
     assert told[0].note
     assert status.message.endswith(".")
+    assert NEXT_STEP.search(status.message), status.message
+
+
+@pytest.mark.parametrize(
+    "reason", [R.AWAITING_ROLLOUT, R.AWAITING_VARIABLES, R.PREVIOUS_RUNNER_TERMINATING, R.DELETING]
+)
+def test_a_wait_says_what_to_do(reason: Reason) -> None:
+    message = WAYS[reason]().workspace.status.message
+    assert NEXT_STEP.search(message), message
 
 
 @pytest.mark.parametrize("reason", [R.AWAITING_VARIABLES, R.PREVIOUS_RUNNER_TERMINATING, R.DELETING])
