@@ -11,7 +11,7 @@ Everything here blocks for up to minutes: run it before the event loop starts, o
 import os
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -59,25 +59,34 @@ class ControlPlaneAssets(msgspec.Struct, frozen=True, kw_only=True):
     kube_controller_manager: Path
 
 
-def control_plane_assets(settings: AssetSettings, progress: Progress) -> ControlPlaneAssets:
-    """All three programs, obtained if need be; a MagosError says what could not be had and what to do."""
+def control_plane_assets(
+    settings: AssetSettings, progress: Progress, *, ahead: Sequence[Recipe] = ()
+) -> ControlPlaneAssets:
+    """All three programs, obtained if need be; a MagosError says what could not be had and what to do.
+
+    ``ahead`` is what the caller will want next.
+    """
     downloader = None if settings.sources is None else Downloader(settings.sources)
+    ahead = (ETCD, *ahead)
     given = _given(settings, _APISERVER)
-    apiserver = given or _obtain(kubernetes(_APISERVER), settings, downloader, progress)
+    apiserver = given or _obtain(kubernetes(_APISERVER), settings, downloader, progress, ahead)
     manager = _given(settings, _CONTROLLER_MANAGER)
     if manager is None:
         recipe = kubernetes(_CONTROLLER_MANAGER)
         if given is not None:
             recipe = kubernetes(_CONTROLLER_MANAGER, _reported_version(given))
-        manager = _obtain(recipe, settings, downloader, progress)
-    etcd = _given(settings, ETCD.name) or _obtain(ETCD, settings, downloader, progress)
+        manager = _obtain(recipe, settings, downloader, progress, ahead)
+    etcd = _given(settings, ETCD.name) or _obtain(ETCD, settings, downloader, progress, ahead[1:])
     return ControlPlaneAssets(etcd=etcd, kube_apiserver=apiserver, kube_controller_manager=manager)
 
 
-def tofu_program(settings: AssetSettings, progress: Progress) -> Path:
-    """An OpenTofu of :data:`magos.local.recipes.TOFU_VERSION` that reports itself as that release."""
+def tofu_program(settings: AssetSettings, progress: Progress, *, ahead: Sequence[Recipe] = ()) -> Path:
+    """An OpenTofu of :data:`magos.local.recipes.TOFU_VERSION` that reports itself as that release.
+
+    ``ahead`` is what the caller will want next.
+    """
     downloader = None if settings.sources is None else Downloader(settings.sources)
-    return _obtain(TOFU, settings, downloader, progress)
+    return _obtain(TOFU, settings, downloader, progress, ahead)
 
 
 def kyverno_program(settings: AssetSettings, progress: Progress) -> Path:
@@ -109,7 +118,13 @@ def _reported_version(apiserver: Path) -> str:
     return found[1]
 
 
-def _obtain(recipe: Recipe, settings: AssetSettings, downloader: Downloader | None, progress: Progress) -> Path:
+def _obtain(
+    recipe: Recipe,
+    settings: AssetSettings,
+    downloader: Downloader | None,
+    progress: Progress,
+    ahead: Sequence[Recipe] = (),
+) -> Path:
     program = program_path(settings.cache, recipe.key, recipe.name)
     if program.is_file():
         return program
@@ -120,7 +135,8 @@ def _obtain(recipe: Recipe, settings: AssetSettings, downloader: Downloader | No
             return program
         with locked(settings.cache, "go", progress):
             go = find_go(settings.cache, settings.environ, progress)
-        build(recipe, go, settings.cache, progress)
+        missing = [each for each in ahead if not program_path(settings.cache, each.key, each.name).is_file()]
+        build(recipe, go, settings.cache, progress, missing)
         return program
 
 

@@ -3,7 +3,8 @@
 ``go install package@version`` refuses a module whose go.mod has replace directives, since those count only in the
 main module. So a main module is written that requires the wanted one and repeats its replacements; a replacement by
 a folder beside the module (Kubernetes' staging) becomes the published module of the same content. Go verifies every
-download against the checksum database. An interrupted build resumes from Go's own build cache.
+download against the checksum database. An interrupted build resumes from Go's own build cache. While one program
+compiles, which the processor limits, the modules of the next ones are downloaded, which the network limits.
 """
 
 import json
@@ -12,6 +13,8 @@ import subprocess
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -69,8 +72,11 @@ def main_module(recipe: Recipe, mod: GoMod) -> str:
     return "\n".join(lines) + "\n"
 
 
-def build(recipe: Recipe, go: Go, cache: Path, progress: Progress) -> None:
-    """Build ``recipe`` into its place in ``cache``; the caller holds the entry's lock. Raises BuildFailed."""
+def build(recipe: Recipe, go: Go, cache: Path, progress: Progress, ahead: Sequence[Recipe] = ()) -> None:
+    """Build ``recipe`` into its place in ``cache``; the caller holds the entry's lock. Raises BuildFailed.
+
+    ``ahead`` is what will be built after it: its modules are downloaded meanwhile, as far as that gets.
+    """
     began = time.monotonic()
     usual = f"about {recipe.usual_minutes:g} min on 2 cores if nothing is cached"
     progress.say(f"building {recipe.title} with Go {go.version} ({usual})")
@@ -78,10 +84,45 @@ def build(recipe: Recipe, go: Go, cache: Path, progress: Progress) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "go.mod").write_text(main_module(recipe, _fetch_go_mod(recipe, go)))
     stamps = " ".join(f"-X {symbol}={value}" for symbol, value in recipe.stamps)
-    with place_program(cache, recipe.key, recipe.name) as target:
+    with _downloading(ahead, go, cache), place_program(cache, recipe.key, recipe.name) as target:
         command = ["build", "-v", "-mod=mod", "-trimpath", "-ldflags", f"-s -w {stamps}", "-o", str(target)]
         _compile(recipe, go, folder, [*command, recipe.package], progress)
     progress.say(f"built {recipe.title} in {time.monotonic() - began:.0f} s")
+
+
+@contextmanager
+def _downloading(recipes: Sequence[Recipe], go: Go, cache: Path) -> Iterator[None]:
+    """Download the modules of ``recipes``, one after the other, while the block runs and no longer."""
+    ended = threading.Event()
+    running: list[subprocess.Popen[bytes]] = []
+
+    def download() -> None:
+        for recipe in recipes:
+            # Not the folder of the build itself, which another process may be working in.
+            folder = cache / "modules" / f"{recipe.key}.ahead"
+            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                (folder / "go.mod").write_text(main_module(recipe, _fetch_go_mod(recipe, go)))
+            except BuildFailed:
+                return  # its own build will say so
+            command = dying_with_parent([str(go.program), "list", "-deps", "-mod=mod", recipe.package], signal.SIGTERM)
+            output = subprocess.DEVNULL
+            running.append(subprocess.Popen(command, env=dict(go.env), cwd=folder, stdout=output, stderr=output))
+            if ended.is_set():
+                running[-1].terminate()
+            running[-1].wait()
+            if ended.is_set():
+                return
+
+    thread = threading.Thread(target=download, name="go list", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        for process in running:
+            process.terminate()
+        thread.join()
 
 
 def _fetch_go_mod(recipe: Recipe, go: Go) -> GoMod:

@@ -27,7 +27,7 @@ from magos.local.podrunner import PodRunner
 from magos.local.podvolumes import claim_folder
 from magos.local.processes import ProcessSpec
 from magos.local.progress import Progress
-from magos.local.recipes import TOFU_VERSION
+from magos.local.recipes import KYVERNO, TOFU, TOFU_VERSION
 from magos.local.samplerepo import SampleRepository
 from magos.local.supervisor import Supervised
 from magos.runtime.client import ApiClient
@@ -67,9 +67,10 @@ def machine_assets(settings: AssetSettings, progress: Progress, *, policies: boo
 
     Without ``policies`` the longest build is saved, and a plan for which policies are selected fails for want of it.
     """
+    last = (KYVERNO,) if policies else ()
     return MachineAssets(
-        control_plane=control_plane_assets(settings, progress),
-        tofu=tofu_program(settings, progress),
+        control_plane=control_plane_assets(settings, progress, ahead=(TOFU, *last)),
+        tofu=tofu_program(settings, progress, ahead=last),
         kyverno=kyverno_program(settings, progress) if policies else None,
     )
 

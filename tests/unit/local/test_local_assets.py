@@ -90,6 +90,7 @@ case "$1 $2" in
   "version ") echo "go version go{GO_VERSION} linux/amd64" ;;
   "mod download") echo '{{"GoMod": "{mod}"}}' ;;
   "mod edit") echo '{{"Go": "1.26.0"}}' ;;
+  "list "*) echo $4 >> {folder}/listed ;;
   build*) echo run >> {folder}/runs
     while [ "$1" != -o ]; do shift; done
     out=$2
@@ -322,3 +323,25 @@ def test_a_bare_checksum_counts_for_the_file_beside_it(digest: str, name: str) -
 def test_any_text_is_a_checksum_listing_or_none(text: str, name: str) -> None:
     found = parse_checksum(text, name)
     assert found is None or (len(found) == 64 and found in text.lower())
+
+
+def test_while_one_program_compiles_the_modules_of_the_next_are_downloaded(tmp_path: Path) -> None:
+    """The first fake build ends only when the modules of both that follow were asked for."""
+    listed = tmp_path / "bin" / "listed"
+    wait = f"for i in $(seq 2000); do grep -qsF {TOFU.package} {listed} && break; sleep 0.01; done"
+    go = _fake_go(tmp_path / "bin", f'{wait}; echo built > "$out"')
+    settings = AssetSettings(cache=tmp_path / "cache", environ={"PATH": f"{go.parent}:/bin:/usr/bin"}, sources=None)
+    control_plane_assets(settings, Recorder(), ahead=(TOFU,))
+    assert listed.read_text().split()[:2] == [ETCD.package, TOFU.package]
+
+
+def test_a_download_ahead_ends_with_the_build_that_it_went_beside(tmp_path: Path) -> None:
+    pid = tmp_path / "bin" / "pid"
+    go = _fake_go(
+        tmp_path / "bin", f'for i in $(seq 2000); do [ -s {pid} ] && break; sleep 0.01; done; echo x > "$out"'
+    )
+    go.write_text(go.read_text().replace("echo $4", f"echo $$ > {pid}; exec sleep 600; echo"))
+    settings = AssetSettings(cache=tmp_path / "cache", environ={"PATH": f"{go.parent}:/bin:/usr/bin"}, sources=None)
+    tofu_program(settings, Recorder(), ahead=(ETCD,))
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
