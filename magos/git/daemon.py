@@ -1,4 +1,4 @@
-"""The ``git://`` transport with time-outs on its socket.
+"""The ``git://`` transport with time-outs on its socket and a count of what arrives.
 
 The module imports the Git library and is itself imported lazily.
 """
@@ -10,7 +10,9 @@ from typing import IO
 from dulwich.client import TCPGitClient
 from dulwich.protocol import Protocol
 
+from magos.git.budget import Budget
 from magos.git.deadline import Deadline
+from magos.git.url import RepoURL
 
 __all__ = ["DaemonClient"]
 
@@ -19,12 +21,14 @@ _SOCKET_SECONDS = 60.0
 
 
 class DaemonClient(TCPGitClient):
-    """The ``git://`` client with time-outs on its socket."""
+    """The ``git://`` client for one repository, bounded in time and size."""
 
-    def __init__(self, host: str, port: int, deadline: Deadline) -> None:
-        super().__init__(host, port, thin_packs=False, quiet=True)
-        self._address = (host, port)
+    def __init__(self, url: RepoURL, deadline: Deadline, budget: Budget) -> None:
+        self._repo = url
+        self._address = (url.host, url.origin.port)
+        super().__init__(*self._address, quiet=True)
         self._deadline = deadline
+        self._budget = budget
         self._connections: list[Protocol] = []
 
     def close(self) -> None:
@@ -45,7 +49,12 @@ class DaemonClient(TCPGitClient):
             writer.close()
             connection.close()
 
-        packets = Protocol(reader.read, writer.write, close)
+        def read(size: int) -> bytes:
+            data = reader.read(size)
+            self._budget.received(len(data), self._repo)
+            return data
+
+        packets = Protocol(read, writer.write, close)
         target = path.encode() if isinstance(path, str) else path
         version = 2 if protocol_version is None else protocol_version
         host = b"host=" + self._address[0].encode()

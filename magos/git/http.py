@@ -22,6 +22,7 @@ from dulwich.client import Urllib3HttpGitClient
 from urllib3.exceptions import HTTPError
 from urllib3.util import parse_url
 
+from magos.git.budget import Budget
 from magos.git.credentials import CredentialKind, Credentials
 from magos.git.deadline import Deadline
 from magos.git.errors import GitError, GitReason
@@ -39,8 +40,11 @@ _ADVERTISEMENT = "application/x-git-upload-pack-advertisement"
 class SmartHTTPClient(Urllib3HttpGitClient):
     """A Git client for one HTTP(S) repository. Not safe for use by two threads at once."""
 
-    def __init__(self, url: RepoURL, credentials: Credentials, allowed: Collection[str], deadline: Deadline) -> None:
+    def __init__(
+        self, url: RepoURL, credentials: Credentials, allowed: Collection[str], deadline: Deadline, budget: Budget
+    ) -> None:
         self._repo = url
+        self._budget = budget
         self._schemes = {scheme for scheme in ("https", "http") if scheme in allowed}
         self._deadline = deadline
         self._proxies = getproxies()
@@ -50,7 +54,7 @@ class SmartHTTPClient(Urllib3HttpGitClient):
         login = credentials.basic_auth()
         # RFC 7617 §2.1: UTF-8 is what servers understand beyond ASCII
         self._login = "Basic " + base64.b64encode(":".join(login).encode()).decode() if login else None
-        super().__init__(str(url), pool_manager=self._manager(str(url)), thin_packs=False, quiet=True)
+        super().__init__(str(url), pool_manager=self._manager(str(url)), quiet=True)
 
     def close(self) -> None:
         """Close all connections, also those of answers that were not read to the end."""
@@ -181,6 +185,7 @@ class SmartHTTPClient(Urllib3HttpGitClient):
                     raise self._unreachable(error) from error
                 if not chunk:
                     break
+                self._budget.received(len(chunk), self._repo)
                 chunks.append(chunk)
                 missing -= len(chunk)
             return b"".join(chunks)

@@ -13,6 +13,7 @@ from typing import IO, Any
 from dulwich.client import SSHGitClient, SSHVendor, SubprocessWrapper
 from dulwich.protocol import Protocol
 
+from magos.git.budget import Budget
 from magos.git.credentials import DEFAULT_USERNAME, Credentials
 from magos.git.deadline import Deadline
 from magos.git.errors import GitError, GitReason
@@ -24,17 +25,17 @@ __all__ = ["ssh_client"]
 
 @contextmanager
 def ssh_client(
-    url: RepoURL, credentials: Credentials, private: Path, deadline: Deadline
+    url: RepoURL, credentials: Credentials, private: Path, deadline: Deadline, budget: Budget
 ) -> Iterator[tuple[SSHGitClient, Path]]:
     """Yield a client and the log that explains its failures; files go to ``private``, processes end with the block."""
     files = SSHFiles.write(private, credentials)
     vendor = _OpenSSH(files, deadline, check_host_key=not credentials.insecure_ignore_host_key)
     client = _Client(
         url.host,
+        lambda size: budget.received(size, url),
         port=url.port,
         username=url.user or DEFAULT_USERNAME,
         vendor=vendor,
-        thin_packs=False,
         quiet=True,
     )
     try:
@@ -45,10 +46,11 @@ def ssh_client(
 
 
 class _Client(SSHGitClient):
-    """Closes its connections, also those that broke off before the conversation began."""
+    """Counts what arrives, and closes its connections, also those that broke off before the conversation began."""
 
-    def __init__(self, host: str, **options: Any) -> None:
+    def __init__(self, host: str, received: Callable[[int], None], **options: Any) -> None:
         super().__init__(host, **options)
+        self._received = received
         self._connections: list[Protocol] = []
 
     def close(self) -> None:
@@ -59,7 +61,16 @@ class _Client(SSHGitClient):
         self, cmd: bytes, path: str | bytes, protocol_version: int | None = None
     ) -> tuple[Protocol, Callable[[], bool], IO[bytes] | None]:
         opened = super()._connect(cmd, path, protocol_version)
-        self._connections.append(opened[0])
+        packets = opened[0]
+        self._connections.append(packets)
+        read_all = packets.read
+
+        def read(size: int) -> bytes:
+            data = read_all(size)
+            self._received(len(data))
+            return data
+
+        packets.read = read
         return opened
 
 

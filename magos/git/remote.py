@@ -23,7 +23,9 @@ from dulwich.errors import (
 )
 from dulwich.object_store import DiskObjectStore
 from dulwich.objects import ObjectID
+from dulwich.pack import UnresolvedDeltas
 
+from magos.git.budget import Budget
 from magos.git.credentials import Credentials
 from magos.git.daemon import DaemonClient
 from magos.git.deadline import Deadline
@@ -38,16 +40,20 @@ from magos.ids import is_git_sha
 
 __all__ = ["Access", "Remote", "WantRefused", "open_remote"]
 
-_CORRUPT = (ChecksumMismatch, ObjectFormatException, ApplyDeltaError, zlib.error)
+_CORRUPT = (ChecksumMismatch, ObjectFormatException, ApplyDeltaError, UnresolvedDeltas, zlib.error)
 
 
 class Access(msgspec.Struct, frozen=True):
-    """How to reach one repository. ``workdir`` is where private files and packs may go (default: the system's)."""
+    """How to reach one repository. ``workdir`` is where private files and packs may go (default: the system's).
+
+    ``budget`` bounds what may be received; those who belong to one checkout share it.
+    """
 
     url: RepoURL
     credentials: Credentials
     allowed_schemes: tuple[str, ...]
     workdir: Path | None = None
+    budget: Budget = msgspec.field(default_factory=Budget)
 
 
 class WantRefused(GitError):
@@ -59,7 +65,11 @@ class WantRefused(GitError):
 
 
 class _EmptyWalker:
-    """Tells the server that we have nothing: every fetch stands for itself."""
+    """Tells the server that we have nothing: every fetch stands for itself.
+
+    A server may therefore base nothing on objects of ours, although like every client of Git's we offer to take thin
+    packs (gitprotocol-capabilities(5)): some servers insist on that.
+    """
 
     def __init__(self) -> None:
         self.shallow: set[ObjectID] = set()
@@ -114,7 +124,7 @@ class Remote:
 
         Raises ``WantRefused`` if the server breaks off without an explanation that is final.
         """
-        pack = IncomingPack(store)
+        pack = IncomingPack(store, self.access.budget, self.access.url)
         wanted = [ObjectID(want.encode()) for want in wants]
         try:
             result = self._client.fetch_pack(
@@ -184,7 +194,7 @@ def open_remote(access: Access, deadline: Deadline) -> Iterator[Remote]:
     private = Path(tempfile.mkdtemp(prefix="git-", dir=access.workdir))  # mode 0700
     try:
         if url.scheme is Scheme.SSH:
-            with ssh_client(url, access.credentials, private, deadline) as (client, log):
+            with ssh_client(url, access.credentials, private, deadline, access.budget) as (client, log):
                 remote = Remote(access, client, url.path, deadline)
                 remote.read_log_from(log)
                 yield remote
@@ -204,8 +214,8 @@ def _client(access: Access, deadline: Deadline) -> GitClient:
     if url.scheme is Scheme.FILE:
         return LocalClient(thin_packs=False, quiet=True)
     if url.scheme is Scheme.GIT:
-        return DaemonClient(url.host, url.origin.port, deadline)
-    return SmartHTTPClient(url, access.credentials, access.allowed_schemes, deadline)
+        return DaemonClient(url, deadline, access.budget)
+    return SmartHTTPClient(url, access.credentials, access.allowed_schemes, deadline, access.budget)
 
 
 def _existing(url: RepoURL) -> str:

@@ -58,7 +58,8 @@ def make_fetcher(top: Access, stores: Stores, deadline: Deadline) -> Fetcher:
             )
         try:
             url = relative_to(parent.url, reference)
-            access = Access(url, credentials_for(url, top.url, top.credentials), top.allowed_schemes, top.workdir)
+            credentials = credentials_for(url, top.url, top.credentials)
+            access = msgspec.structs.replace(top, url=url, credentials=credentials)
             store = stores.create()
             with open_remote(access, deadline) as remote:
                 fetch_commit(remote, store, sha, sha)

@@ -1,0 +1,65 @@
+"""How much one operation may receive, whatever the transport and the protocol version: a server may send without end.
+
+Content is what goes into packs; talk is everything else (references, acknowledgements, progress), most of which has to
+be kept in memory. All repositories of a checkout, submodules included, share one budget.
+"""
+
+import msgspec
+
+from magos.git.errors import GitError, GitReason
+
+__all__ = ["Budget", "BudgetLimits"]
+
+_MIB = 1024**2
+
+
+class BudgetLimits(msgspec.Struct, frozen=True):
+    """Bytes of packs, objects in them, and bytes of talk.
+
+    A tree of the largest permitted size fits several times; what exceeds the limits is history, which only servers
+    send that cannot serve a single commit.
+    """
+
+    content: int = 2048 * _MIB
+    objects: int = 2_000_000
+    talk: int = 32 * _MIB
+
+
+class Budget:
+    """Counts what arrives and raises ``GitError`` (GitFailed) where it is too much; for one thread at a time."""
+
+    def __init__(self, limits: BudgetLimits | None = None) -> None:
+        self._limits = limits or BudgetLimits()
+        self._received = 0
+        self._content = 0
+        self._objects = 0
+
+    def received(self, size: int, source: object) -> None:
+        """Count ``size`` bytes of any kind from ``source``."""
+        self._received += size
+        if self._received - self._content > self._limits.talk:
+            raise GitError(
+                GitReason.GIT_FAILED,
+                f"{source} sent more than {self._limits.talk // _MIB} MiB of references and messages; check the URL and"
+                " the server, or remove references that nobody needs",
+            )
+
+    def packed(self, size: int, source: object) -> None:
+        """Count ``size`` bytes of what was received as content."""
+        self._content += size
+        if self._content > self._limits.content:
+            raise self._too_much(source, f"{self._limits.content // _MIB:,} MiB")
+
+    def announced(self, objects: int, source: object) -> None:
+        """Count the objects that a pack says it holds."""
+        self._objects += objects
+        if self._objects > self._limits.objects:
+            raise self._too_much(source, f"{self._limits.objects:,} objects")
+
+    @staticmethod
+    def _too_much(source: object, limit: str) -> GitError:
+        return GitError(
+            GitReason.GIT_FAILED,
+            f"{source} sent more than {limit} of history; let the server serve single commits"
+            " (uploadpack.allowReachableSHA1InWant, shallow fetches), or split the repository",
+        )
