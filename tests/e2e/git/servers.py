@@ -4,12 +4,13 @@ import base64
 import os
 import shutil
 import socket
+import socketserver
 import ssl
 import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -214,6 +215,41 @@ def git_daemon(root: Path) -> Iterator[str]:
         end(process)
 
 
+def _pass_on(source: socket.socket, sink: socket.socket) -> None:
+    """Hand on what ``source`` sends, its end included."""
+    with suppress(OSError):
+        while data := source.recv(65536):
+            sink.sendall(data)
+        sink.shutdown(socket.SHUT_WR)
+
+
+@contextmanager
+def of_version_0(base: str) -> Iterator[str]:
+    """Yield the base URL of what stands before the daemon at ``base`` and keeps from it that version 2 is asked for."""
+    host, _, port = base.removeprefix("git://").partition(":")
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            client: socket.socket = self.request
+            length = int(client.recv(4, socket.MSG_WAITALL), 16)
+            asked = client.recv(length - 4, socket.MSG_WAITALL).partition(b"\0\0version=")[0].rstrip(b"\0") + b"\0"
+            with socket.create_connection((host, int(port))) as daemon:
+                daemon.sendall(f"{len(asked) + 4:04x}".encode() + asked)
+                back = threading.Thread(target=_pass_on, args=(daemon, client))
+                back.start()
+                _pass_on(client, daemon)
+                back.join()
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield f"git://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 class SSHServer:
     """A running ``sshd``; ``host_key`` is its ``known_hosts`` line, ``private_key`` lets the current user in."""
 
@@ -230,15 +266,20 @@ class SSHServer:
 
 
 @contextmanager
-def ssh_server(folder: Path, *, accept_env: bool = True) -> Iterator[SSHServer]:
-    """Yield an ``sshd`` for the current user; without ``accept_env`` it speaks Git protocol v0 only."""
+def ssh_server(
+    folder: Path, *, accept_env: bool = True, kind: tuple[str, ...] = ("-t", "ed25519")
+) -> Iterator[SSHServer]:
+    """Yield an ``sshd`` for the current user; without ``accept_env`` it speaks Git protocol v0 only.
+
+    ``kind`` says to ssh-keygen(1) of which type the keys of host and user are.
+    """
     program = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
     if program is None and os.geteuid() != 0:
         pytest.skip("needs sshd, which only root can install here (package openssh-server)")
     assert program, "these tests need sshd: run scripts/install-test-servers"
     port = free_port()
     for name in ("host", "user"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(folder / name)], check=True)
+        subprocess.run(["ssh-keygen", "-q", *kind, "-N", "", "-C", "", "-f", str(folder / name)], check=True)
     (folder / "authorized").write_text((folder / "user.pub").read_text())
     (folder / "authorized").chmod(0o600)
     configuration = [
@@ -255,10 +296,10 @@ def ssh_server(folder: Path, *, accept_env: bool = True) -> Iterator[SSHServer]:
         process = subprocess.Popen([program, "-D", "-e", "-f", str(folder / "sshd_config")], stderr=log)
     try:
         wait_for_port(port, process)
-        kind, key, *_ = (folder / "host.pub").read_text().split()
+        algorithm, key, *_ = (folder / "host.pub").read_text().split()
         fingerprint = subprocess.check_output(["ssh-keygen", "-lf", str(folder / "host.pub")], text=True).split()[1]
         user = subprocess.check_output(["id", "-un"], text=True).strip()
-        line = f"[127.0.0.1]:{port} {kind} {key}"
+        line = f"[127.0.0.1]:{port} {algorithm} {key}"
         yield SSHServer(port, line, (folder / "user").read_text(), fingerprint, user)
     finally:
         end(process)

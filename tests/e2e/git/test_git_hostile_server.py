@@ -1,8 +1,10 @@
 """A server that answers with any bytes at all: the client lists, fetches or refuses, with an error of ours."""
 
+import hashlib
 import subprocess
 import tempfile
 import threading
+import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -86,6 +88,15 @@ def mutated(good: bytes) -> st.SearchStrategy[bytes]:
 
 
 PACKETS = st.lists(st.binary(max_size=40).map(packet) | st.sampled_from([b"0000", b"0001", b"0002"])).map(b"".join)
+
+
+def thin(kind: int, base: bytes) -> bytes:
+    """A pack of one delta whose base is not in it."""
+    delta = zlib.compress(b"\1\1\1x")
+    body = b"PACK\0\0\0\2\0\0\0\1" + bytes([kind << 4 | 4]) + base + delta
+    return body + hashlib.sha1(body, usedforsecurity=False).digest()
+
+
 ANY = mutated(GOOD) | mutated(V2) | PACKETS | st.binary(max_size=60)
 _FEW = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -116,6 +127,8 @@ def test_any_advertisement_is_an_answer_or_an_error_of_ours(url: str, listing: b
 @example(V2, packet(b"packfile\n") + packet(b"\1PACK\0\0\0\2\xff\xff\xff\xff") + b"0000")
 @example(V2, packet(b"packfile\n") + packet(b"\3gone\n") + b"0000")
 @example(V2, packet(b"packfile\n") + packet(b"\7?") + b"0000")
+@example(V2, packet(b"packfile\n") + packet(b"\1" + thin(7, b"\x11" * 20)) + b"0000")
+@example(V2, packet(b"packfile\n") + packet(b"\1" + thin(6, b"\x05")) + b"0000")
 @example(V2, packet(b"shallow-info\n") + packet(b"shallow x\n") + b"0001")
 @example(GOOD, packet(b"NAK\n") + packet(b"\1PACK") + b"0000")
 @example(GOOD, packet(b"ACK \xff\n"))
