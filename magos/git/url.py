@@ -1,8 +1,9 @@
 """Repository URLs: parsing, the scheme policy and the form that may be shown.
 
 ``parse`` accepts ``https:// http:// ssh:// git+ssh:// git:// file://``, an absolute path and the scp-like
-``[user@]host:path`` (git-clone(1), "GIT URLS") and nothing else: no remote helper (``ext::``), no password, no blanks
-or control characters, no leading ``-`` that a command line could take for an option.
+``[user@]host:path`` (git-clone(1), "GIT URLS") and nothing else: no remote helper (``ext::``), no password, no user
+name but for SSH (forges take a token for one), no blanks or control characters, no leading ``-`` that a command line
+could take for an option.
 """
 
 import ipaddress
@@ -25,7 +26,8 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://")
 _SCP = re.compile(r"(?:(?P<user>[^@:/\[\]]+)@)?(?P<host>\[[0-9A-Fa-f:.]+\]|[^@:/\[\]]+):(?P<path>.+)", re.DOTALL)
 _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.\-]*[A-Za-z0-9_.])?")
 _USER = re.compile(r"[^@:/\-][^@:/]*")
-_USERINFO = re.compile(r"(?<=//)[^/?#@\s]*@")
+_USERINFO = re.compile(r"(?<=//)[^/?#\s]*@")
+_HTTP_USER = re.compile(r"(https?://)[^/?#@:\s]*@", re.IGNORECASE)
 
 
 class Scheme(StrEnum):
@@ -133,10 +135,11 @@ def check_scheme(url: RepoURL, allowed: Collection[str]) -> None:
 def relative_to(base: RepoURL, reference: str) -> RepoURL:
     """Resolve a submodule URL: one that starts with ``./`` or ``../`` against ``base`` (gitmodules(5)), else as it is.
 
-    Raises ``GitError`` (GitFailed) if the reference climbs above the host.
+    The user name of an http(s) URL, which several forges put into the URLs they offer, is left out: a repository's own
+    files say nothing about who logs in. Raises ``GitError`` (GitFailed) if the reference climbs above the host.
     """
     if not reference.startswith(("./", "../")):
-        return parse(reference)
+        return parse(_HTTP_USER.sub(r"\1", reference, count=1) if _HTTP_USER.match(reference) else reference)
     parts = base.path.rstrip("/").split("/")
     for step in reference.split("/"):
         if step in {"", "."}:
@@ -156,12 +159,12 @@ def relative_to(base: RepoURL, reference: str) -> RepoURL:
 def _from_url(scheme: Scheme, text: str) -> RepoURL:
     try:
         parts = urlsplit(text)
-        port, password = parts.port, parts.password
-    except ValueError as error:
-        _refuse(f"{strip_userinfo(text)} is not a URL: {error}")
+        port, credentials = parts.port, _credentials(scheme, parts)
+    except ValueError:  # its text repeats what it could not read, which may be a password with a slash
+        _refuse("the repository URL has no valid host and port; correct it, credentials belong in a repository Secret")
     shown = strip_userinfo(text)
-    if password is not None:
-        _refuse(f"{shown}: put credentials in a repository Secret, not in the repository URL")
+    if credentials:
+        _refuse(f"{shown}: put credentials in a repository Secret, not in the repository URL; {credentials}")
     if parts.query or parts.fragment or "?" in text or "#" in text:
         _refuse(f"{shown}: a repository URL has no query and no fragment; remove them")
     if scheme is Scheme.FILE:
@@ -178,6 +181,15 @@ def _from_url(scheme: Scheme, text: str) -> RepoURL:
     if _FORBIDDEN.search(path):
         _refuse(f"{shown}: the path hides blanks or control characters behind percent signs; rename the repository")
     return RepoURL(scheme, host, port, user, path)
+
+
+def _credentials(scheme: Scheme, parts: SplitResult) -> str:
+    """Return what to take out of the URL, nothing if it holds no credentials."""
+    if parts.password is not None:
+        return "take the password out"
+    if scheme is not Scheme.SSH and "@" in parts.netloc:
+        return "take out what stands before the '@': a user name there may be a token, and nobody logs in by it"
+    return ""
 
 
 def _local(parts: SplitResult, shown: str) -> RepoURL:

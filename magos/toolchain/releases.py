@@ -18,7 +18,7 @@ __all__ = ["Distribution", "Release", "architecture", "default_base", "release",
 
 _VERSION = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z][0-9A-Za-z.\-]*)?", re.ASCII)
 _ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
-_USERINFO = re.compile(r"(?<=//)[^/?#@\s]*@")
+_USERINFO = re.compile(r"(?<=//)[^/?#\s]*@")
 
 
 class Distribution(StrEnum):

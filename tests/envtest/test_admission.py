@@ -87,7 +87,7 @@ ACCEPTED: list[tuple[str, Mapping[str, object]]] = [
         for url in (
             "https://git.example.com/shop/infra.git",
             "http://git.example.com:8080/infra",
-            "https://someone@git.example.com/infra.git",
+            "https://git.example.com/@scope/infra.git",
             "https://git.example.com/infra?ref=x#y",
             "https://[2001:db8::1]:8443/infra.git",
             "ssh://git@git.example.com:2222/infra.git",
@@ -231,6 +231,10 @@ REFUSED: list[tuple[str, Mapping[str, object], str]] = [
             "https://user:@git.example.com/a.git",
             "ssh://git:secret@git.example.com/a.git",
             "https://user:se@cret@git.example.com/a.git",
+            "https://ghp_0123456789@git.example.com/a.git",
+            "https://someone@git.example.com:8443/a.git",
+            "http://@git.example.com/a.git",
+            "git://token@git.example.com/a.git",
             "user:secret@git.example.com:a.git",
         )
     ),

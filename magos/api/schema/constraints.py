@@ -48,8 +48,9 @@ STRUCTS: Mapping[type, tuple[Rule, ...]] = {
         required("targetRevision", "source.targetRevision"),
         # Not at the field itself: a refusal repeats a text field's value, and the audit log keeps refusals.
         Rule(
-            f"!has(self.repoURL) || !self.repoURL.matches(r'{patterns.PASSWORD_IN_URL}')",
-            "put credentials in a Secret labelled magosproject.io/secret-type=repository, not in source.repoURL",
+            f"!has(self.repoURL) || !self.repoURL.matches(r'{patterns.CREDENTIALS_IN_URL}')",
+            "put credentials in a Secret labelled magosproject.io/secret-type=repository, not in source.repoURL"
+            " (an http(s) URL has no user name either: it may be a token)",
             field_path=".repoURL",
         ),
     ),

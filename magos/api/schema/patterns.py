@@ -4,12 +4,12 @@ The unit tests hold them against each other's examples in Python; the API server
 """
 
 __all__ = [
+    "CREDENTIALS_IN_URL",
     "GIT_REMOTE_HELPER",
     "LABEL_KEY",
     "NOT_A_LABEL_VALUE",
     "NOT_A_REF",
     "NOT_RELATIVE",
-    "PASSWORD_IN_URL",
     "REPO_URL",
     "UNFIT_FOR_URL",
     "VARIABLE_NAME",
@@ -32,8 +32,9 @@ REPO_URL = (
 )
 """A URL of a known scheme, an absolute path, or ``[user@]host:path`` (whose path never begins with ``//``)."""
 
-PASSWORD_IN_URL = r"^[a-z+]+://[^/]*:[^/]*@|^[^/:@]+:[^/@]*@[^/]*:"  # noqa: S105 - a pattern
-"""``user:password@`` in the authority of a URL or before an scp-like address."""
+CREDENTIALS_IN_URL = r"^(https?|git|file)://[^/]*@|^[a-z+]+://[^/]*:[^/]*@|^[^/:@]+:[^/@]*@[^/]*:"
+"""Anything before an ``@`` where nobody logs in by name (forges take a token for a user name), else ``user:password@``
+in the authority of a URL or before an scp-like address."""
 
 NOT_A_REF = r"^$|^-|^@$|^/|/$|//|(^|/)\.|\.\.|\.$|\.lock(/|$)|@\{|[\x00-\x20\x7f~^:?*\[\\]"
 """What ``git check-ref-format`` refuses, and a leading dash. A commit ID has the form of a ref name."""

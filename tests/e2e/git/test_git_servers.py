@@ -212,7 +212,7 @@ def test_the_id_of_a_tag_object_is_no_commit(
 
 def test_an_unreachable_server_is_named(clone: Clones) -> None:
     port = free_port()
-    error = clone.fails(f"http://me@127.0.0.1:{port}/x")
+    error = clone.fails(f"http://127.0.0.1:{port}/x")
     assert error.reason is GitReason.GIT_FAILED
     assert f"http://127.0.0.1:{port}/x" in error.message
     assert "refused" in error.message

@@ -8,7 +8,7 @@ from magos.git.errors import GitError, GitReason
 from magos.git.lsremote import LsRemoteRequest, candidates, ls_remote, resolve
 from magos.git.url import parse
 
-URL = parse("https://me@example.org/org/app.git")
+URL = parse("ssh://me@example.org/org/app.git")
 A, B, C, D = ("a" * 40, "b" * 40, "c" * 40, "d" * 40)
 SHAS = st.from_regex(r"[0-9a-f]{40}", fullmatch=True)
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9/._\-]{0,20}", fullmatch=True)
@@ -62,7 +62,7 @@ def test_what_is_not_advertised_is_not_found_with_a_hint_and_without_userinfo(ta
     with pytest.raises(GitError, match=hint) as caught:
         resolve(target, {"refs/heads/main": A}, URL)
     assert caught.value.reason is GitReason.REVISION_NOT_FOUND
-    assert "https://example.org/org/app.git" in caught.value.message
+    assert "ssh://example.org/org/app.git" in caught.value.message
     assert "me@" not in caught.value.message
 
 

@@ -18,6 +18,7 @@ SCHEMES = st.sampled_from(["https", "http", "ssh", "git+ssh", "git", "HTTPS", "S
 def test_the_parts_of_a_url_are_found_and_userinfo_is_never_shown(
     scheme: str, host: str, port: int | None, user: str | None, path: str
 ) -> None:
+    user = user if "ssh" in scheme.lower() else None
     text = f"{scheme}://" + (f"{user}@" if user else "") + host + (f":{port}" if port else "") + path
     url = parse(text)
     assert url.scheme == {"git+ssh": "ssh"}.get(scheme.lower(), scheme.lower())
@@ -82,6 +83,30 @@ def test_a_password_in_the_url_is_refused_and_not_repeated(scheme: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
+    [
+        "https://ghp_hunter22@example.org/x.git",
+        "http://hunter22@example.org:8080/x.git",
+        "https://@hunter22@example.org/x.git",
+        "git://hunter22@example.org/x.git",
+        "file://hunter22@localhost/x.git",
+        "HTTPS://hunter22%40@example.org/x.git",
+        "https://me:hunter22@hunter22@example.org/x.git",
+        "https://me:hunter22/x@example.org/x.git",
+    ],
+)
+def test_a_user_name_that_may_be_a_token_is_refused_and_not_repeated(text: str) -> None:
+    with pytest.raises(GitError, match="repository Secret") as caught:
+        parse(text)
+    assert "hunter22" not in caught.value.message
+
+
+@pytest.mark.parametrize("text", ["git@example.org:x.git", "ssh://deploy@example.org/x.git", "git+ssh://git@h/x"])
+def test_ssh_keeps_its_user_name(text: str) -> None:
+    assert parse(text).user in {"git", "deploy"}
+
+
+@pytest.mark.parametrize(
+    "text",
     ["", "-x", "https://example.org", "https://example.org/", "https:///x", "https://example.org/x?y", "relative/path",
      "https://example.org/x#y", "https://exa mple.org/x", "https://example.org:0/x", "file://host/x", "file:///",
      "ssh://h/a%0ab", "h:-x", "x" * 2049, "https://ex\u00e4mple.org/x"],
@@ -106,7 +131,8 @@ def test_only_allowed_scheme_classes_pass(text: str, scheme: str) -> None:
 
 
 def test_an_origin_has_an_effective_port() -> None:
-    assert parse("https://h/x").origin == parse("https://u@H:443/y").origin
+    assert parse("https://h/x").origin == parse("https://H:443/y").origin
+    assert parse("ssh://h/x").origin == parse("ssh://u@H:22/y").origin
     assert parse("https://h/x").origin != parse("http://h/x").origin
     assert parse("https://h/x").origin != parse("https://h:8443/x").origin
     assert str(parse("https://h:443/x").origin) == "https://h"
@@ -124,13 +150,17 @@ def test_an_origin_has_an_effective_port() -> None:
         ("ssh://git@h:7999/org/app.git", "../net.git", "ssh://h:7999/org/net.git"),
         ("/srv/org/app", "../net", "file:///srv/org/net"),
         ("https://h/org/app", "https://elsewhere/x", "https://elsewhere/x"),
+        ("https://h/org/app", "https://org@elsewhere/x", "https://elsewhere/x"),
+        ("https://h/org/app", "ssh://git@elsewhere/x", "ssh://elsewhere/x"),
     ],
 )
 def test_relative_submodule_urls_resolve_against_their_repository(base: str, reference: str, result: str) -> None:
     assert str(relative_to(parse(base), reference)) == result
 
 
-@pytest.mark.parametrize("reference", ["../../../x", "../..", "./../../..", "../a b", "ext::sh"])
+@pytest.mark.parametrize(
+    "reference", ["../../../x", "../..", "./../../..", "../a b", "ext::sh", "https://me:hunter22@h/x", "git://me@h/x"]
+)
 def test_a_submodule_url_cannot_climb_above_its_host(reference: str) -> None:
     with pytest.raises(GitError):
         relative_to(parse("https://h/org/app"), reference)
@@ -147,7 +177,8 @@ def test_a_relative_submodule_url_keeps_its_origin(base: str, steps: list[str]) 
     assert ".." not in result.path.split("/")
 
 
-@given(st.text(), st.text(alphabet="abc:%$ ", max_size=10))
+@given(st.text(), st.text(alphabet="abc:%$@ ", max_size=10))
+@example("", "me:se@cret")
 def test_userinfo_is_stripped_from_any_text(before: str, userinfo: str) -> None:
     shown = strip_userinfo(f"{before}https://{userinfo.replace(' ', '')}@example.org/x")
     assert shown.endswith("https://example.org/x")
