@@ -121,12 +121,14 @@ class RunnerPod:
         }
         self.plan_file = self.root / self.env["MAGOS_PLAN_FILE"].lstrip("/")
         self.log_file = self.root / "log"
+        self.wrapper: tuple[str, ...] = ()
+        """What runs the stage instead of running it directly; must become it (``exec``)."""
 
     def start(self, stage: Stage) -> subprocess.Popen[bytes]:
         """Start one stage; its standard input is a pipe that stays open, its output goes to the log file."""
         with self.log_file.open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-c", _STAGE, str(self.root), stage],
+                [*self.wrapper, sys.executable, "-c", _STAGE, str(self.root), stage],
                 env=self.env,
                 stdin=subprocess.PIPE,
                 stdout=log,
