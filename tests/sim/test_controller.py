@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import time
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Any
@@ -706,7 +707,7 @@ def test_what_the_server_asks_to_wait_is_waited() -> None:
 
 
 def test_workers_with_nothing_to_wait_for_give_way_to_others() -> None:
-    """On a real loop: 20,000 passes without any I/O must not hold up a timer."""
+    """On a real loop: 20,000 passes without any I/O must not hold up a timer (in CPU time: others share the machine)."""
 
     async def main() -> float:
         world = World()
@@ -715,14 +716,13 @@ def test_workers_with_nothing_to_wait_for_give_way_to_others() -> None:
         process.controller._observers = ()
         for number in range(20_000):
             process.controller.queue.add(Key("default", str(number)))
-        loop = asyncio.get_running_loop()
         longest = 0.0
         async with anyio.create_task_group() as group:
             group.start_soon(process.controller.run)
             while not process.controller.queue.idle:
-                asked = loop.time()
+                asked = time.process_time()
                 await anyio.sleep(0.001)
-                longest = max(longest, loop.time() - asked)
+                longest = max(longest, time.process_time() - asked)
             group.cancel_scope.cancel()
         return longest
 
