@@ -707,7 +707,7 @@ def test_what_the_server_asks_to_wait_is_waited() -> None:
 
 
 def test_workers_with_nothing_to_wait_for_give_way_to_others() -> None:
-    """On a real loop: 20,000 passes without any I/O must not hold up a timer (in CPU time: others share the machine)."""
+    """On a real loop: 20,000 passes without any I/O must not hold up a timer (CPU time: others share the machine)."""
 
     async def main() -> float:
         world = World()
