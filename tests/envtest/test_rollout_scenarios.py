@@ -244,6 +244,8 @@ def test_an_unknown_commit_is_promoted_only_to_members_with_nobody_of_their_sour
     fleet.direct("dev", "prod")
     fleet.reaches(*PROGRESS, 1, {"q"}, says="p waits: nobody has told yet which revision")
     fleet.annotate("p", DETECTED_REVISION, SHA)
+    fleet.reaches(*PROGRESS, 1, {"q"}, says=f"p waits: its run is not prepared with revision {SHA} yet")
+    fleet.enter(member("p", "prod", Phase.PENDING))
     fleet.comes_to(*PROGRESS, 1, {"p", "q"})
 
 

@@ -1,5 +1,6 @@
 """Each situation of spec §6.2.11 and §6.2.10, on a real API server, with the controllers under their own accounts."""
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,10 +19,16 @@ _KYVERNO = Path(__file__).parents[2] / "deploy" / "kustomize" / "components" / "
 
 
 @pytest.fixture(scope="module")
-def magos(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the controllers' logs are, as ``<name>.log``."""
+    return tmp_path_factory.mktemp("magos")
+
+
+@pytest.fixture(scope="module")
+def magos(control_plane: Cluster, logs: Path) -> Iterator[Cluster]:
     """The controllers that a run needs, for this module, and a node for the pods."""
     control_plane.request("POST", "/api/v1/nodes", {"metadata": {"name": NODE}})
-    with controllers(control_plane, tmp_path_factory.mktemp("magos"), "workspace", "project", "variableset"):
+    with controllers(control_plane, logs, "workspace", "project", "variableset"):
         yield control_plane
     control_plane.request("DELETE", f"/api/v1/nodes/{NODE}")
 
@@ -95,6 +102,38 @@ def test_a_request_during_a_run_causes_one_run_afterwards(stage: Stage) -> None:
     eventually(lambda: RECONCILE_REQUEST not in annotations(stage))
 
 
+def test_the_request_that_a_run_has_recorded_causes_no_second_one(stage: Stage) -> None:
+    stage.declare()
+    stage.reaches("Pending")
+    stage.annotate(reconcile_request="now")
+    stage.until(lambda ws: ws.status.current_run is not None and ws.status.current_run.request == "now")
+    first = stage.run_id
+    stage.plans()
+    stage.starts(APPLY)
+    assert annotations(stage)[RECONCILE_REQUEST] == "now"
+    stage.ends(APPLY)
+    stage.reaches("Applied", "ApplySucceeded")
+    eventually(lambda: RECONCILE_REQUEST not in annotations(stage))
+    assert stage.run_id == first
+    assert stage.workspace.status.last_handled_reconcile_request == "now"
+
+
+def test_a_spec_edit_during_a_plan_is_served_when_the_plan_has_ended(stage: Stage) -> None:
+    stage.declare()
+    stage.reaches("Pending")
+    stage.annotate(execution_allowed="true")
+    stage.starts(PLAN)
+    first = stage.run_id
+    stage.edit(serviceAccountName="other", autoApply=False)
+    stage.until(lambda ws: ws.status.phase == "Planning")  # of the new generation, and nothing is cancelled
+    assert (stage.run_id, len(stage.jobs())) == (first, 1)
+    stage.ends(PLAN)
+    stage.triggered("configuration", first)
+    eventually(lambda: EXECUTION_ALLOWED not in annotations(stage))
+    eventually(lambda: not stage.jobs())
+    assert "PlanDiscarded" in eventually(lambda: stage.events() & {"PlanDiscarded"})
+
+
 def test_a_failing_commit_is_tried_once_and_then_on_the_tick_and_a_branch_that_moves_back_is_followed(
     stage: Stage,
 ) -> None:
@@ -146,6 +185,35 @@ def test_jobs_deleted_by_a_person(stage: Stage) -> None:
     assert stage.run_id == finished
 
 
+def test_a_lost_plan_is_repeated_on_the_tick_and_a_lost_apply_is_not_repeated_at_all(stage: Stage) -> None:
+    stage.declare()
+    stage.reaches("Pending")
+    stage.annotate(execution_allowed="true")
+    pod = stage.starts(PLAN)
+    first = stage.run_id
+    stage.delete_job(stage.run.plan_job)
+    stage.reaches("Failed", "RunLost")
+    stage.removes(pod)
+    stage.annotate(reconcile_interval="10s")
+    stage.triggered("retry", first)
+    stage.annotate(reconcile_interval=None)
+    stage.plans()
+    pod = stage.starts(APPLY)
+    second = stage.run_id
+    stage.delete_job(stage.run.apply_job)
+    stage.until(lambda ws: "disappeared" in ws.status.message)
+    stage.removes(pod)
+    lost = stage.reaches("Failed", "RunLost")
+    assert "outcome of the apply is unknown" in lost.status.message
+    stage.annotate(execution_allowed="true")
+    eventually(lambda: EXECUTION_ALLOWED not in annotations(stage))
+    assert [job["metadata"]["labels"]["magosproject.io/job-type"] for job in stage.jobs()] == ["plan"]
+    stage.annotate(reconcile_request="again")
+    stage.triggered("manual", second)  # which plans anew
+    stage.plans(has_changes=False)
+    stage.reaches("Applied", "NoChanges")
+
+
 def test_a_missing_project_is_told_and_its_deletion_starts_nothing(stage: Stage) -> None:
     stage.create("projects", "platform", {})
     stage.declare()
@@ -160,6 +228,22 @@ def test_a_missing_project_is_told_and_its_deletion_starts_nothing(stage: Stage)
     found = stage.reaches("Pending", "AwaitingRollout")
     assert "platform does not exist" in found.status.message
     assert "AwaitingRollout" in eventually(lambda: stage.events() & {"AwaitingRollout"})
+
+
+def test_what_a_pod_with_the_labels_of_a_run_says_is_nobodys_word(stage: Stage) -> None:
+    """Whoever may create pods in the namespace can neither apply nor approve what waits."""
+    stage.declare(autoApply=False)
+    stage.plans()
+    stage.until(lambda ws: ws.status.awaiting_approval is not None)
+    pod = stage.forges(APPLY)
+    stage.annotate(tf_log_level="DEBUG")
+    stage.annotate(reconcile_interval="1h")
+    found = stage.until(lambda ws: ws.status.observed_reconcile_interval == "1h0m0s")
+    assert (found.status.phase, found.status.observed_revision) == ("Planned", "")
+    assert found.status.awaiting_approval is not None
+    stage.removes(pod)
+    stage.annotate(approved=stage.run_id)
+    stage.applies()
 
 
 # --- §6.2.8, §6.2.10 --------------------------------------------------------------------------------------------------
@@ -253,6 +337,24 @@ def test_selected_policies_reach_the_plan_by_a_config_map_of_its_workspace(stage
     stage.cluster.request("DELETE", f"{policies}/{meta['name']}")
 
 
+def test_a_secret_whose_url_is_written_differently_is_asked_about(stage: Stage) -> None:
+    url = "https://git.example.com/demo.git"
+    body = {
+        "metadata": {"name": "creds", "labels": {"magosproject.io/secret-type": "repository"}},
+        "stringData": {"repoURL": f"{url}/", "password": "hunter2-hunter2"},
+    }
+    stage.cluster.request("POST", f"/api/v1/namespaces/{stage.namespace}/secrets", body)
+    stage.declare()
+    stage.reaches("Pending")
+    stage.annotate(execution_allowed="true")
+    stage.starts(PLAN)
+    assert "InvalidRepositorySecret" in eventually(lambda: stage.events() & {"InvalidRepositorySecret"})
+    stage.fails(PLAN, "GitAuthenticationFailed")
+    failed = stage.reaches("Failed", "GitAuthenticationFailed")
+    assert "did you mean Secret creds?" in failed.status.message
+    assert "hunter2" not in str(failed)
+
+
 def test_what_belongs_to_somebody_else_is_named_and_not_used(stage: Stage) -> None:
     claim = {
         "metadata": {"name": "ws-data"},
@@ -273,3 +375,18 @@ def test_a_missing_service_account_is_told_while_the_pod_is_waited_for(stage: St
     stage.annotate(execution_allowed="true")
     found = stage.until(lambda ws: "ServiceAccount nobody" in ws.status.message)
     assert found.status.phase == "Planning"
+
+
+# --- logs -------------------------------------------------------------------------------------------------------------
+
+
+def test_log_lines_about_a_workspace_name_its_run(stage: Stage, logs: Path) -> None:
+    stage.declare()
+    stage.plans()
+    stage.reaches("Applying")
+    written = f'"namespace":"{stage.namespace}"'
+    lines = [json.loads(line) for line in (logs / "workspace.log").read_text().splitlines() if written in line]
+    told = [line for line in lines if line["message"] == "reconciled" and line.get("phase")]
+    assert {line["run_id"] for line in told} == {stage.run_id}
+    assert {"Pending", "Planning", "Planned"} <= {line["phase"] for line in told}
+    assert {(line["controller"], line["name"]) for line in told} == {("workspace", "ws")}
