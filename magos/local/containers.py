@@ -139,7 +139,7 @@ class ContainerRun:
         root.mkdir(parents=True, exist_ok=True)
         message = folder.termination(container.name)
         message.parent.mkdir(parents=True, exist_ok=True)
-        message.write_bytes(b"")
+        message.touch()
         message.chmod(0o666)
         mounts = [
             {"source": str(volumes.mount_source(mount)), "target": mount.mount_path, "readOnly": mount.read_only}

@@ -88,6 +88,10 @@ class OneMachine:
         self.annotate(namespace, name, {RECONCILE_REQUEST: token})
         return token
 
+    def call(self, method: str, path: str, body: object = None) -> Any:
+        """An administrator's request to the API server; MagosError with the server's message if it is refused."""
+        return self._portal.call(self.here.plane.request, method, path, body)
+
     def workspace(self, namespace: str, name: str) -> Workspace:
         """Return the Workspace as it is now."""
         return self._portal.call(self.here.client.get, WORKSPACES, namespace, name)

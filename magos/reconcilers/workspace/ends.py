@@ -13,7 +13,7 @@ from magos.api.phases import Phase
 from magos.api.reasons import FAILURES, Reason, reason_in
 from magos.api.result import Outcome, Result
 from magos.api.triggers import Trigger
-from magos.reconcilers.workspace.evidence import Evidence, gather, result_of_pods
+from magos.reconcilers.workspace.evidence import OUTCOME_UNKNOWN, Evidence, gather, result_of_pods
 from magos.reconcilers.workspace.finish import finish
 from magos.reconcilers.workspace.move import Move, ask_inputs, ask_live, keep, to
 from magos.reconcilers.workspace.observation import Observation
@@ -25,8 +25,6 @@ from magos.reconcilers.workspace.triggers import REASONS, Cause, unconfirmed
 from magos.runtime.decision import Outcome as PassOutcome
 
 __all__ = ["apply_ended", "apply_missing", "conclude_apply", "conclude_plan", "plan_ended", "plan_missing"]
-
-_UNKNOWN = "The outcome of the apply is unknown; the next run plans again."
 
 
 def plan_ended(seen: Observation) -> Move:
@@ -81,7 +79,7 @@ def apply_missing(seen: Observation) -> Move:
         Phase.FAILED,
         Reason.RUN_LOST,
         f"Job {seen.run.apply_job or '(none named)'} of run {seen.run_id or '(none)'} disappeared before it ended, and"
-        f" {evidence.problem}. {_UNKNOWN} Find out who deleted it and check the state lock.",
+        f" {evidence.problem}. {OUTCOME_UNKNOWN} Find out who deleted it and check the state lock.",
     )
 
 
@@ -139,8 +137,9 @@ def conclude_apply(seen: Observation, job: Job | None, evidence: Evidence) -> Mo
             observed_source=seen.run.source_key,
         )
     reason, text = _failure(seen, job, JobType.APPLY, evidence)
-    if result is None or result.result is Outcome.SUCCEEDED:
-        text = f"{text} {_UNKNOWN}"
+    uncertain = result is None or result.result is Outcome.SUCCEEDED or reason is Reason.INTERRUPTED
+    if uncertain and OUTCOME_UNKNOWN not in text:
+        text = f"{text} {OUTCOME_UNKNOWN}"
     return finish(seen, Phase.FAILED, reason, f"{text} Read the apply log; check the state lock.")
 
 

@@ -27,6 +27,9 @@ _IMAGE = frozenset(
 _CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError"})
 _VOLUME_EVENTS = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume", "VolumeFailedDelete"})
 _VOLUME_WORDS = ("persistentvolumeclaim", "persistent volume", "volume node affinity", "unbound")
+_DELETIONS = frozenset({"EvictionByEvictionAPI", "DeletionByTaintManager", "PreemptionByScheduler"})
+"""Disruptions that delete the pod, so that the runner is asked to stop: a drain above all."""
+
 _TERMINATED = 143
 
 _HINTS = {
@@ -86,7 +89,13 @@ def end_cause(job: Job | None, pods: tuple[Pod, ...]) -> EndCause | None:
             (c for c in pod.status.conditions if c.type == "DisruptionTarget" and c.status == "True"), None
         )
         if disrupted is not None:
-            return EndCause(word=disrupted.reason or "Disrupted", text=disrupted.message, decisive=True)
+            stopped = _container_cause(pod)
+            return EndCause(
+                word=disrupted.reason or "Disrupted",
+                text="; ".join(filter(None, (disrupted.message, stopped.text if stopped is not None else ""))),
+                interrupted=disrupted.reason in _DELETIONS,
+                decisive=True,
+            )
     cause = next((found for pod in pods if (found := _container_cause(pod)) is not None), None)
     if cause is not None:
         return cause

@@ -16,6 +16,7 @@ from magos.api.timestamps import format_time, parse_time
 from magos.api.triggers import Trigger
 from magos.api.workspace import CurrentRun
 from magos.durations import format_duration
+from magos.reconcilers.workspace.evidence import secure
 from magos.reconcilers.workspace.finish import finish
 from magos.reconcilers.workspace.move import Move, ask_live, keep, normal, to
 from magos.reconcilers.workspace.observation import Observation
@@ -75,13 +76,19 @@ def adopt_apply(seen: Observation) -> Move:
 
 
 def progress_plan(seen: Observation) -> Move:
-    """A container of the plan pod runs."""
-    return Move(status=to(seen, Phase.PLANNING, Reason.PLANNING, f"Run {seen.run_id} plans{_commit(seen)}."))
+    """A container of the plan pod runs, or the pod has ended and its Job not yet."""
+    job = seen.job_named(seen.run.plan_job)
+    saving = secure(seen, JobType.PLAN, job) if job is not None else None
+    return saving or Move(status=to(seen, Phase.PLANNING, Reason.PLANNING, f"Run {seen.run_id} plans{_commit(seen)}."))
 
 
 def progress_apply(seen: Observation) -> Move:
-    """A container of the apply pod runs."""
-    return Move(status=to(seen, Phase.APPLYING, Reason.APPLYING, f"Run {seen.run_id} applies{_commit(seen)}."))
+    """A container of the apply pod runs, or the pod has ended and its Job not yet."""
+    job = seen.job_named(seen.run.apply_job)
+    saving = secure(seen, JobType.APPLY, job) if job is not None else None
+    return saving or Move(
+        status=to(seen, Phase.APPLYING, Reason.APPLYING, f"Run {seen.run_id} applies{_commit(seen)}.")
+    )
 
 
 def watch_start_of_plan(seen: Observation) -> Move:

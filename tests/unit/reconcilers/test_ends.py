@@ -20,6 +20,7 @@ from magos.api.names import JobType
 from magos.api.phases import Phase
 from magos.api.reasons import Reason
 from magos.api.result import Violation, ViolationAction
+from magos.api.timestamps import format_time
 from magos.api.workspace import GateReason, Workspace
 from tests.unit.reconcilers.cluster import Cluster
 from tests.unit.reconcilers.model import LATER_SHA, OTHER_SHA, SHA
@@ -107,6 +108,97 @@ def test_a_stage_that_was_asked_to_stop_is_interrupted() -> None:
     model.to_planning()
     stage_ends(model, exit_code=143, reason="Error")
     assert outcome(model) == (Phase.FAILED, Reason.INTERRUPTED)
+
+
+def deleted_while_running(model: Cluster, job_type: JobType, message: str = "", **terminated: Any) -> None:
+    """Somebody deletes the pod: its stage ends, the Job controller counts it and lets it go; the Job has not ended."""
+    job = model.job(job_type)
+    assert job is not None
+    pod = model.pod_of(job)
+    assert pod is not None
+    going = replace(pod.metadata, deletion_timestamp=format_time(model.now))
+    stage = ContainerStatus(name="terraform", state=ContainerState(terminated=ContainerStateTerminated(**terminated)))
+    said = ContainerStateTerminated(exit_code=143, message=message)
+    status = PodStatus(
+        phase="Failed",
+        init_container_statuses=(stage,),
+        container_statuses=(ContainerStatus(name="job", state=ContainerState(terminated=said)),) if message else (),
+    )
+    model.put(PODS, replace(pod, metadata=going, status=status))
+    model.settle()
+    model.remove(PODS, pod.metadata.name)
+    model.settle()
+    assert outcome(model) in ((Phase.PLANNING, Reason.PLANNING), (Phase.APPLYING, Reason.APPLYING))
+
+
+@pytest.mark.parametrize(
+    ("terminated", "text"),
+    [
+        ({"exit_code": 143, "reason": "Error"}, "container terraform ended with exit code 143: it was asked to stop"),
+        ({"exit_code": 137, "reason": "Error"}, "container terraform ended with exit code 137: pod "),
+        ({"exit_code": 0}, "pod "),
+    ],
+)
+@pytest.mark.parametrize("job_type", [JobType.PLAN, JobType.APPLY])
+def test_a_deleted_pod_interrupts_the_run_although_it_is_gone_before_the_job_ends(
+    job_type: JobType, terminated: dict[str, Any], text: str
+) -> None:
+    model = Cluster()
+    job = model.to_planning() if job_type is JobType.PLAN else model.to_applying()
+    deleted_while_running(model, job_type, **terminated)
+    model.end_job(job, "Failed", "BackoffLimitExceeded")
+    model.settle()
+    assert outcome(model) == (Phase.FAILED, Reason.INTERRUPTED)
+    message = model.workspace.status.message
+    assert message.startswith(f"Interrupted: {text}")
+    assert message.count("The outcome of the apply is unknown") == int(job_type is JobType.APPLY)
+
+
+def test_what_the_runner_said_before_its_pod_was_deleted_counts() -> None:
+    model = Cluster()
+    job = model.to_planning()
+    said = failed(model, JobType.PLAN, "Interrupted", "the job stage was asked to stop", exit_code=143)
+    deleted_while_running(model, JobType.PLAN, encode(said), exit_code=0)
+    model.end_job(job, "Failed", "BackoffLimitExceeded")
+    model.settle()
+    assert outcome(model) == (Phase.FAILED, Reason.INTERRUPTED)
+    assert model.workspace.status.message.startswith("the job stage was asked to stop.")
+
+
+@pytest.mark.parametrize("exit_code", [137, 143])
+def test_a_deadline_that_deletes_the_pod_says_more_than_the_deletion(exit_code: int) -> None:
+    model = Cluster()
+    job = model.to_planning()
+    deleted_while_running(model, JobType.PLAN, exit_code=exit_code, reason="Error")
+    model.end_job(job, "Failed", "DeadlineExceeded", "too long")
+    model.settle()
+    assert outcome(model) == (Phase.FAILED, Reason.PLAN_FAILED)
+    assert model.workspace.status.message.startswith("DeadlineExceeded: too long")
+
+
+def test_memory_that_ran_out_in_a_deleted_pod_is_told() -> None:
+    model = Cluster()
+    job = model.to_planning()
+    deleted_while_running(model, JobType.PLAN, exit_code=137, reason="OOMKilled")
+    model.end_job(job, "Failed", "BackoffLimitExceeded")
+    model.settle()
+    assert outcome(model) == (Phase.FAILED, Reason.PLAN_FAILED)
+    assert model.workspace.status.message.startswith("OOMKilled: container terraform")
+
+
+def test_a_drain_is_an_interruption() -> None:
+    model = Cluster()
+    job = model.to_planning()
+    pod = model.pod_of(job)
+    assert pod is not None
+    drained = PodCondition(
+        type="DisruptionTarget", status="True", reason="EvictionByEvictionAPI", message="Eviction API: evicting"
+    )
+    model.put(PODS, replace(pod, status=PodStatus(phase="Failed", conditions=(drained,))))
+    model.finish_jobs()
+    model.settle()
+    assert outcome(model) == (Phase.FAILED, Reason.INTERRUPTED)
+    assert model.workspace.status.message.startswith("EvictionByEvictionAPI: Eviction API: evicting.")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,88 @@
+"""SIGTERM and SIGKILL in every stage of plan and apply, through pods: what the Workspace says, and how it goes on.
+
+SIGTERM comes from the deletion of the pod, SIGKILL from the kernel. Whatever is stopped, nothing is applied twice, no
+finished resource is missing from the state, and the next run says who holds a lock, or succeeds.
+"""
+
+import signal
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from magos.api.names import JobType
+from magos.api.phases import Phase
+from magos.api.workspace import Workspace
+from magos.runner.status import Stage
+from tests.e2e.onemachine import OneMachine
+from tests.e2e.standing import Subject, subject_in
+
+PLAN, APPLY = JobType.PLAN, JobType.APPLY
+STAGES = [*((PLAN, stage) for stage in Stage), *((APPLY, stage) for stage in Stage if stage is not Stage.RENDER)]
+
+
+@pytest.fixture
+def subject(here: OneMachine, namespace: str) -> Iterator[Subject]:
+    with subject_in(here, namespace) as made:
+        yield made
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
+@pytest.mark.parametrize(("phase", "stage"), STAGES, ids=[f"{phase}-{stage}" for phase, stage in STAGES])
+def test_a_run_stopped_in_any_stage_says_so_and_the_next_one_succeeds(
+    subject: Subject, phase: JobType, stage: Stage, number: signal.Signals
+) -> None:
+    with subject.standing(phase, stage) as pod:
+        pod.stop(stage, number)
+    failed = subject.wait(Phase.FAILED)
+    says_what_happened(failed, phase, stage, number)
+    assert failed.status.current_run_id == pod.run_id
+    began = phase is APPLY and stage is not Stage.FETCH
+    assert subject.executions == ([pod.run_id] if began else [])
+    assert subject.state.resources == (["a", "done"] if began else []), "a finished resource is missing from the state"
+    if number is signal.SIGTERM:
+        assert subject.state.lock is None
+        assert subject.state.counts["locked"] == subject.state.counts["unlocked"]
+    recovers(subject, reason="NoChanges" if began else "ApplySucceeded")
+
+
+def says_what_happened(failed: Workspace, phase: JobType, stage: Stage, number: signal.Signals) -> None:
+    status = failed.status
+    print(f"{status.reason}: {status.message}")
+    general = "PlanFailed" if phase is PLAN else "ApplyFailed"
+    assert status.reason == ("Interrupted" if number is signal.SIGTERM else general), status.message
+    code = 143 if number is signal.SIGTERM else 137
+    assert f"container {stage} ended with exit code {code}" in status.message
+    assert f"Read the {phase} log" in status.message
+    if phase is APPLY:
+        assert "outcome of the apply is unknown; the next run plans again" in status.message
+        assert "check the state lock" in status.message
+    ready = next(condition for condition in status.conditions if condition.type == "Ready")
+    assert (ready.status, ready.reason, ready.message) == ("False", status.reason, status.message)
+
+
+def recovers(subject: Subject, *, reason: str) -> None:
+    """The next run succeeds; a lock that a killed run left is named and removed by a person first."""
+    orphan = subject.state.lock
+    if orphan is not None:
+        told = subject.request().status
+        assert told.reason == "PlanFailed"
+        assert orphan["ID"] in told.message
+        assert orphan["Who"] in told.message
+        subject.state.lock = None
+    status = subject.request().status
+    assert (status.phase, status.reason) == (Phase.APPLIED, reason), status.message
+    assert subject.state.resources == ["a", "done"]
+    assert subject.state.lock is None
+    assert len(subject.executions) == 1, "something was applied twice"
+    assert set(Counter(subject.created_jobs).values()) == {1}
+
+
+def test_a_grace_that_is_over_ends_the_stage_however_long_it_would_wait(subject: Subject) -> None:
+    with subject.standing(APPLY, Stage.TERRAFORM) as pod:
+        pod.delete(grace_seconds=2)
+        failed = subject.wait(Phase.FAILED)
+    assert failed.status.reason == "Interrupted", failed.status.message
+    assert f"ended with exit code 137: pod {pod.name} was deleted" in failed.status.message
+    assert subject.executions == [pod.run_id]
+    recovers(subject, reason="NoChanges")
