@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from magos.api.phases import Phase
 
-__all__ = ["FAILURES", "HEALING", "WORKSPACE_REASONS", "Reason", "ReferenceProblem", "reason_in"]
+__all__ = ["FAILURES", "HEALING", "KIND_REASONS", "WORKSPACE_REASONS", "Reason", "ReferenceProblem", "reason_in"]
 
 
 class Reason(StrEnum):
@@ -157,6 +157,31 @@ WORKSPACE_REASONS: Mapping[Phase, frozenset[Reason]] = MappingProxyType(
     }
 )
 """Which reasons a Workspace may show in which phase."""
+
+KIND_REASONS: Mapping[str, tuple[tuple[Phase, Reason], ...]] = MappingProxyType(
+    {
+        "Project": (
+            (Phase.READY, _R.DEFAULT_PARALLEL),
+            (Phase.READY, _R.MANAGED_BY_ROLLOUT),
+            (Phase.FAILED, _R.RECONCILE_ERROR),
+            (Phase.DELETING, _R.DELETING),
+        ),
+        "Rollout": (
+            (Phase.READY, _R.NO_STEPS),
+            (Phase.RECONCILING, _R.LEVEL_PROGRESSING),
+            (Phase.APPLIED, _R.ROLLOUT_COMPLETED),
+            (Phase.FAILED, _R.NO_WORKSPACES_FOUND),
+            (Phase.FAILED, _R.STEP_FAILED),
+            (Phase.FAILED, _R.RECONCILE_ERROR),
+        ),
+        "VariableSet": (
+            (Phase.READY, _R.ALL_REFERENCES_RESOLVED),
+            (Phase.FAILED, _R.UNRESOLVED_REFERENCES),
+            (Phase.FAILED, _R.RECONCILE_ERROR),
+        ),
+    }
+)
+"""Every phase of the other kinds, with the reasons it may have."""
 
 _GENERAL: Mapping[Phase, Reason] = MappingProxyType(
     {

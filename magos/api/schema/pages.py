@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
+from magos.api.conditions import kstatus
 from magos.api.phases import WORKSPACE_TRANSITIONS, Phase
-from magos.api.reasons import WORKSPACE_REASONS
+from magos.api.reasons import KIND_REASONS, WORKSPACE_REASONS
 from magos.api.schema.crd import Definition, manifest
 from magos.api.schema.structural import JsonSchema
 from magos.api.status import API_VERSION
@@ -38,6 +39,7 @@ def kind_page(definition: Definition) -> str:
         lines += [f"## {part}", "", "| field | type | meaning |", "|---|---|---|"]
         lines += [_row(path, entry) for path, entry in _fields(schema["properties"][part], "")]
         lines.append("")
+    lines += ["## Phases and reasons", "", *_standings(kind.name), ""]
     lines += ["## Refused at admission", ""]
     lines += [f"- `{path or kind.name}`: {message}" for path, message in _messages(schema)]
     return "\n".join(lines) + "\n"
@@ -45,7 +47,22 @@ def kind_page(definition: Definition) -> str:
 
 def phases_page() -> str:
     """Return the page about the phases of a Workspace, with its diagram, in Markdown."""
-    lines = ["# Phases and reasons of a Workspace", "", _NOTICE, "```mermaid", "stateDiagram-v2"]
+    return "\n".join(["# Phases and reasons of a Workspace", "", _NOTICE, *_workspace_phases()]) + "\n"
+
+
+def _standings(kind: str) -> list[str]:
+    """Where an object of the kind may stand, and what its condition Ready says there."""
+    if kind not in KIND_REASONS:
+        return _workspace_phases()
+    lines = ["| phase | reason | Ready | also |", "|---|---|---|---|"]
+    for phase, reason in KIND_REASONS[kind]:
+        ready, companion = kstatus(phase, reason)
+        lines.append(f"| {phase} | `{reason}` | {ready} | {companion or ''} |")
+    return lines
+
+
+def _workspace_phases() -> list[str]:
+    lines = ["```mermaid", "stateDiagram-v2"]
     for before, followers in WORKSPACE_TRANSITIONS.items():
         lines += [
             f"    {before or '[*]'} --> {after}"
@@ -56,7 +73,7 @@ def phases_page() -> str:
     lines += ["| phase | reasons |", "|---|---|"]
     for phase, reasons in WORKSPACE_REASONS.items():
         lines.append(f"| {phase} | {', '.join(f'`{reason}`' for reason in sorted(reasons))} |")
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def _row(path: str, schema: JsonSchema) -> str:

@@ -21,7 +21,7 @@ from magos.api.kube import (
 from magos.api.labels import WORKSPACE
 from magos.api.meta import Kind, ObjectMeta, controller_of
 from magos.api.phases import WORKSPACE_TRANSITIONS, Phase, may_follow
-from magos.api.reasons import WORKSPACE_REASONS, Reason
+from magos.api.reasons import KIND_REASONS, WORKSPACE_REASONS, Reason
 from magos.api.status import NameReference
 from magos.api.timestamps import format_time
 from magos.api.workspace import WORKSPACES, Source, Terraform, Workspace, WorkspaceSpec
@@ -357,6 +357,8 @@ class Model:
             assert Reason(patch.desired.reason) in WORKSPACE_REASONS[after], (after, patch.desired.reason)
             assert len(patch.desired.message) <= 1024
             self.history.append((after, patch.desired.reason))
+        elif patch.kind.name in KIND_REASONS:
+            assert (patch.desired.phase, patch.desired.reason) in KIND_REASONS[patch.kind.name]
         self._store(patch.kind, replace(found, status=patch.desired), moved)
 
     def _create(self, effect: Create, moved: dict[str, str]) -> None:
