@@ -29,8 +29,8 @@ _log = structlog.get_logger(__name__)
 def run_controllers(app: ControllerApp, connection: ConnectionConfig, *, version: str) -> int:
     """Run the app until it ends and return the exit code (see ``manager``); to be called once, on the main thread.
 
-    A setting that cannot be kept is one line on standard error. From then on the process logs JSON lines there; the
-    first says which program of which version this is, before anything that takes time.
+    The process logs JSON lines on standard error; the first says which program of which version this is, before
+    anything that takes time. A setting that cannot be kept is one plain line behind it.
     """
     try:
         with logging_to(level=app.settings.log_level):

@@ -1,5 +1,6 @@
 """The toy controller as a process of its own on a real API server: signals, probes, metrics, exit codes."""
 
+import json
 import signal
 import socket
 import ssl
@@ -180,7 +181,8 @@ def test_secure_metrics_without_a_certificate_are_refused_in_one_line(
     with process(kubeconfig, namespace, *QUIET, *flags) as child:
         output, _ = child.communicate(timeout=30)
         assert child.returncode == 2
-        (line,) = output.strip().splitlines()
+        begun, line = output.strip().splitlines()
+        assert json.loads(begun)["message"] == "starting"
         assert words in line
 
 
