@@ -25,6 +25,12 @@ _PLAN_HAS_CHANGES: Final = 2
 _LOCK_WAIT_SECONDS: Final = 10
 _FOREIGN_LOCK_FILE: Final = b"match any of the checksums"
 _CACHE_TROUBLE: Final = (b"text file busy", b"plugin cache", b"plugin-cache", _FOREIGN_LOCK_FILE)
+_UNKNOWN_SOURCE: Final = b"unable to compute static value"
+_NO_MODULE: Final = b"failed to download module"
+_SOURCE_HINT: Final = (
+    "; modules are downloaded where the variables of VariableSets are not known: give those that a module source"
+    " depends on their value by a default or in the file of tfvarsPath"
+)
 _NO_VARIABLES: Final[Mapping[str, str]] = {}
 
 
@@ -74,9 +80,10 @@ class Tool:
         return self._run.distribution is Distribution.OPENTOFU and (int(major), int(minor)) >= (1, 8)
 
     def get(self, git: Mapping[str, str]) -> None:
-        """Download modules, with the Git access that ``git`` describes."""
+        """Download modules, with the Git access that ``git`` describes and without any ``TF_VAR_*`` (spec §5.4)."""
         arguments = ["get", "-no-color", *self._early_var_file()]
-        self._succeed("get", self._execute(arguments, git, patience=_BRIEF_PATIENCE))
+        finished = self._execute(arguments, git, patience=_BRIEF_PATIENCE)
+        self._succeed("get", finished, _SOURCE_HINT if _UNKNOWN_SOURCE in _unwrapped(finished.tail) else "")
 
     def init(self, variables: Mapping[str, str]) -> None:
         """Initialise the backend and the providers; trouble with the plugin cache is answered by doing without."""
@@ -84,8 +91,10 @@ class Tool:
         finished = self._execute(arguments, variables)
         if finished.code != 0 and any(sign in _unwrapped(finished.tail) for sign in _CACHE_TROUBLE):
             finished = self._execute(arguments, variables, plugin_cache=False)
-        foreign = _FOREIGN_LOCK_FILE in _unwrapped(finished.tail)
-        self._succeed("init", finished, self._lock_file_hint() if foreign else "")
+        said = _unwrapped(finished.tail)
+        # Every module whose source does not depend on variables is there already.
+        hint = _SOURCE_HINT if self.evaluates_early and _NO_MODULE in said else ""
+        self._succeed("init", finished, self._lock_file_hint() if _FOREIGN_LOCK_FILE in said else hint)
 
     def plan(self, variables: Mapping[str, str], output: Path) -> None:
         """Write a plan to ``output``."""
