@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from enum import StrEnum
 
+from magos.ids import digest_of
+
 __all__ = [
     "APPROVED",
     "APPROVED_BY",
@@ -16,6 +18,7 @@ __all__ = [
     "DETECTED_SOURCE",
     "EXECUTION_ALLOWED",
     "FORCE_DELETE",
+    "LONGEST_REQUEST",
     "GIT_POLL_INTERVAL",
     "MAXIMUM_INTERVAL",
     "MINIMUM_POLL_INTERVAL",
@@ -30,6 +33,7 @@ __all__ = [
     "TerraformLogLevel",
     "execution_allowed",
     "force_delete",
+    "reconcile_request",
 ]
 
 TRUE = "true"
@@ -89,6 +93,9 @@ MINIMUM_POLL_INTERVAL = timedelta(seconds=5)
 MAXIMUM_INTERVAL = timedelta(hours=876_000)
 """The ceiling over both intervals, a century: what is above counts as this, so that every next time can be written."""
 
+LONGEST_REQUEST = 253
+"""Characters of a ``RECONCILE_REQUEST`` that is recorded as it is."""
+
 
 class TerraformLogLevel(StrEnum):
     """Values of ``TF_LOG_LEVEL``."""
@@ -103,6 +110,16 @@ class TerraformLogLevel(StrEnum):
 def execution_allowed(annotations: Mapping[str, str]) -> bool:
     """Tell whether the object carries permission to start a plan or an apply."""
     return annotations.get(EXECUTION_ALLOWED) == TRUE
+
+
+def reconcile_request(annotations: Mapping[str, str]) -> str:
+    """Return what the reconcile request is recorded as and compared by, empty if there is none.
+
+    It goes into status and onto Jobs, so one longer than an identifier is stood for by its digest: no annotation
+    may be too large for what it asks for (invariant I21).
+    """
+    text = annotations.get(RECONCILE_REQUEST, "")
+    return text if len(text) <= LONGEST_REQUEST else digest_of(text.encode(errors="replace"))
 
 
 def force_delete(annotations: Mapping[str, str]) -> bool:

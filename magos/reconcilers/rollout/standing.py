@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
 
-from magos.api.annotations import RECONCILE_REQUEST
+from magos.api.annotations import reconcile_request
 from magos.api.phases import TERMINAL, WITH_PLAN, Phase
 from magos.api.triggers import Trigger
 from magos.api.workspace import Workspace
@@ -88,6 +88,6 @@ def _has_news(member: Workspace) -> bool:
 
 def _request_unconsumed(member: Workspace) -> bool:
     """A request is consumed once the run that recorded it is finished; the annotation follows a moment later."""
-    request, run = member.metadata.annotations.get(RECONCILE_REQUEST, ""), member.status.current_run
+    request, run = reconcile_request(member.metadata.annotations), member.status.current_run
     finished = member.status.phase in TERMINAL
     return bool(request) and not (finished and run is not None and run.request == request)

@@ -48,7 +48,7 @@ def read_annotations(values: Mapping[str, str]) -> Annotated:
         values.get(annotations.GIT_POLL_INTERVAL),
         values.get(annotations.TF_LOG_LEVEL, ""),
     )
-    request = values.get(annotations.RECONCILE_REQUEST, "")
+    request = annotations.reconcile_request(values)
     settings = _remembered(*texts) if all(len(text or "") <= _SHOWN for text in texts) else _read(*texts)
     return replace(settings, request=request) if request else settings
 

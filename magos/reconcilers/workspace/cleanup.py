@@ -11,6 +11,7 @@ from magos.api.annotations import (
     EXECUTION_ALLOWED,
     RECONCILE_REQUEST,
     REQUESTED_BY,
+    reconcile_request,
 )
 from magos.api.phases import Phase
 from magos.api.workspace import Workspace, WorkspaceStatus
@@ -31,7 +32,7 @@ def leftovers(workspace: Workspace, status: WorkspaceStatus | None = None) -> tu
     values = workspace.metadata.annotations
     keys = [EXECUTION_ALLOWED, APPROVED, APPROVED_BY]
     request = status.current_run.request if status.current_run is not None else ""
-    if request and values.get(RECONCILE_REQUEST) == request:
+    if request and reconcile_request(values) == request:
         keys += [RECONCILE_REQUEST, REQUESTED_BY]
     detected = detected_revision(workspace)
     if status.phase is Phase.APPLIED and detected and detected == status.observed_revision:

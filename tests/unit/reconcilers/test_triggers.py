@@ -146,6 +146,24 @@ def test_a_request_that_is_recorded_starts_nothing_again() -> None:
     assert model.workspace.metadata.annotations["magosproject.io/reconcile-request"] == "r"
 
 
+def test_a_request_of_any_length_causes_one_run_and_is_not_copied_into_status() -> None:
+    model = Cluster()
+    model.to_applied()
+    first = model.workspace.status.current_run_id
+    model.annotate(reconcile_request='"' * 200_000)
+    model.settle()
+    second = model.workspace.status.current_run_id
+    assert (trigger(model), second != first) == ((Phase.PENDING, "manual"), True)
+    model.annotate(execution_allowed="true")
+    model.settle()
+    model.run_job(JobType.PLAN, plan_result(model, has_changes=False))
+    assert trigger(model) == (Phase.APPLIED, "manual")
+    assert model.workspace.status.current_run_id == second
+    assert "magosproject.io/reconcile-request" not in model.workspace.metadata.annotations
+    assert model.workspace.status.last_handled_reconcile_request.startswith("sha256:")
+    assert max(len(text) for job in model.all(JOBS) for text in job.metadata.annotations.values()) < 10_000
+
+
 def test_who_asked_is_kept_only_for_exactly_this_request() -> None:
     model = Cluster()
     model.to_applied()
