@@ -21,7 +21,7 @@ from magos.runner.files import NotRegular, open_regular, read_limited, write_pri
 from magos.runner.markers import claim_start, remove_other_runs
 from magos.runner.outcome import StageFailed
 from magos.runner.paths import Paths
-from magos.runner.planfile import carried_variables, file_digest
+from magos.runner.planfile import carried_variables, file_digest, is_plain_plan
 from magos.runner.planjson import read_plan_json
 from magos.runner.state import require_persistent_state
 from magos.runner.status import Stage, StageStatus, read_status, write_status
@@ -277,3 +277,17 @@ def test_a_path_is_judged_by_where_its_links_lead(tmp_path: Path) -> None:
     for path in ("out", "..", "out/tree2", "absent"):
         with pytest.raises(StageFailed, match="TF_PATH"):
             inside_tree(tree, path, "TF_PATH")
+
+
+def test_only_an_archive_that_holds_a_plan_is_a_plain_plan(tmp_path: Path) -> None:
+    path = tmp_path / "plan"
+    for entry, expected in (("tfplan", True), ("other", False)):
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr(entry, b"x")
+        assert is_plain_plan(path) is expected
+    encrypted = b'{"meta":{},"encrypted_data":"eA==","encryption_version":"v0"}'
+    for content in (b"", b"{}", encrypted, b'{"remote_plan_format":1,"run_id":"run-x","hostname":"h"}'):
+        path.write_bytes(content)
+        assert not is_plain_plan(path)
+    with pytest.raises(OSError, match="plan"):
+        is_plain_plan(tmp_path / "no-plan")
