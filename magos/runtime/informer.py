@@ -143,7 +143,7 @@ class Informer(Generic[R]):
     async def _watch(self, call: WatchCall) -> None:
         self.stats.watches += 1
         failure: ApiError | None = None
-        started = self._clock.monotonic()
+        opened: float | None = None
         try:
             async with self._client.watch(
                 self.kind,
@@ -153,14 +153,14 @@ class Informer(Generic[R]):
                 timeout_seconds=call.timeout_seconds,
                 interner=self._interner,
             ) as batches:
-                started = self._clock.monotonic()
+                opened = self._clock.monotonic()
                 async for batch in batches:
                     await self._take(self._watcher.events(batch))
                     if self._watcher.over:
                         break
         except ApiError as error:
             failure = error
-        failure = self._watcher.ended(failure, self._clock.monotonic() - started)
+        failure = self._watcher.ended(failure, 0.0 if opened is None else self._clock.monotonic() - opened)
         if failure is not None:
             self._report(failure)
 

@@ -13,6 +13,8 @@ The machine knows three phases::
 4. Failures back off from ``FIRST`` to at most ``LONGEST`` seconds with jitter; a 410 after progress lists at once.
 5. A watch that ends within ``SHORT`` seconds without an event is a failure, whoever closed it; ``PATIENCE`` of those in
    a row, or of server errors, lead to a list.
+6. So do ``SILENCES`` watches in a row that were open for longer than a server ever keeps silent and brought nothing, no
+   bookmark either: a server that was restored from a backup is behind our version and has nothing to say about it.
 """
 
 import random
@@ -33,6 +35,8 @@ FIRST = 0.8
 LONGEST = 30.0
 SHORT = 1.0
 PATIENCE = 4
+QUIET = 60.0
+SILENCES = 2
 WATCH_SECONDS = (300, 600)
 
 
@@ -85,13 +89,15 @@ class Watcher(Generic[R]):
         self._continue = ""
         self._items: list[R] = []
         self._undecodable: list[Undecodable] = []
+        self._silences = 0
         self._progress = False
+        self._heard = False
         self._error: ApiError | None = None
 
     def action(self) -> Action:
         """Return the call that is due next."""
         if self.phase is Phase.WATCHING:
-            self._progress, self._error = False, None
+            self._progress, self._heard, self._error = False, False, None
             return WatchCall(
                 delay=self._delay,
                 resource_version=self.resource_version,
@@ -138,6 +144,7 @@ class Watcher(Generic[R]):
                 self._error = _from_status(event)
                 break
             accepted.append(event)
+            self._heard = True
             if event.resource_version and not is_older(event.resource_version, self.resource_version):
                 self.resource_version = event.resource_version
             if event.type is not WatchType.BOOKMARK:
@@ -150,10 +157,12 @@ class Watcher(Generic[R]):
         return self._error is not None
 
     def ended(self, error: ApiError | None, lasted: float) -> ApiError | None:
-        """Take in the end of a watch after ``lasted`` seconds; return the failure if it was one."""
+        """Take in the end of a watch that was open for ``lasted`` seconds; return the failure if it was one."""
         error = self._error or error
         if self._progress or lasted >= SHORT:
             self._failures = self._strikes = 0
+        if self._is_mute(lasted):
+            self._restart()
         if error is None:
             if self._progress or lasted >= SHORT:
                 self._delay = 0.0
@@ -173,6 +182,14 @@ class Watcher(Generic[R]):
             self._back_off(error)
         return error
 
+    def _is_mute(self, lasted: float) -> bool:
+        """Count a watch that brought nothing; tell whether there have been too many of them."""
+        if self._heard:
+            self._silences = 0
+        elif lasted >= QUIET:
+            self._silences += 1
+        return self._silences >= SILENCES
+
     def _strike(self, error: ApiError) -> None:
         self._strikes += 1
         if self._strikes >= PATIENCE:
@@ -188,7 +205,7 @@ class Watcher(Generic[R]):
         self._delay = max(base * self._rng.uniform(1.0, 2.0), error.retry_after or 0.0)
 
     def _restart(self) -> None:
-        self.phase, self.resource_version, self._strikes = Phase.EMPTY, "", 0
+        self.phase, self.resource_version, self._strikes, self._silences = Phase.EMPTY, "", 0, 0
         self._forget_pages()
 
     def _forget_pages(self) -> None:

@@ -13,9 +13,12 @@ from msgspec import Struct, field
 from magos.api.meta import Kind, ObjectMeta
 from magos.runtime.cache import Change
 from magos.runtime.client import ApiClient
+from magos.runtime.http import INACTIVITY_SECONDS
 from magos.runtime.informer import Informer
 from magos.runtime.transport import HttpRequest, HttpResponse
+from magos.runtime.watcher import SILENCES
 from tests.sim.apiserver import Answer, Lose, Rule, SimApiServer, SimTransport
+from tests.sim.apiserver.watch import Watch
 from tests.sim.virtualtime import VirtualClock, run_virtual
 
 
@@ -159,6 +162,51 @@ def test_an_outage_of_the_server_is_waited_out_with_growing_pauses() -> None:
         assert len(world.changes) == 2
         assert world.informer.stats.problem == ""
         assert world.lists() == 1
+
+    simulate(scenario, count=1)
+
+
+def test_a_server_that_fails_slowly_is_given_growing_pauses_too() -> None:
+    async def scenario(world: World) -> None:
+        before = world.informer.stats.watches
+        world.server.faults.add(Rule(fault=Lose(), times=None))
+        world.server.latency = (5.0, 5.0)
+        world.server.disconnect()
+        await asyncio.sleep(1200)
+        # Each fails after 10 s, and in the end 15 to 30 s pass until the next.
+        assert 1200 / 40 <= world.informer.stats.watches - before <= 1200 / 25 + 6
+        assert world.lists() == 1
+
+    simulate(scenario, count=1)
+
+
+def test_a_server_that_was_restored_from_a_backup_is_listed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Watch.open
+
+    def silent_about_the_future(self: Watch) -> None:
+        """As the real server: a watch from a version that it has yet to reach gets nothing, not even bookmarks."""
+        original(self)
+        if int(self.request.version or "0") > self._store.version:
+            self.silence()
+
+    monkeypatch.setattr(Watch, "open", silent_about_the_future)
+
+    async def scenario(world: World) -> None:
+        world.server.store.skip_versions(10_000)
+        await asyncio.sleep(65)
+        world.server.store.version -= 9_000
+        world.server.store._history.clear()
+        world.server.disconnect()
+        world.put("m0000", "restored")
+        await asyncio.sleep(SILENCES * INACTIVITY_SECONDS + 5)
+        kept = world.informer.cache.get("default", "m0000")
+        assert kept is not None
+        assert kept.data == {"v": "restored"}
+        assert world.lists() == 2
+        world.put("m0000", "after")
+        await asyncio.sleep(1)
+        assert world.changes[-1].new is not None
+        assert world.changes[-1].new.data == {"v": "after"}
 
     simulate(scenario, count=1)
 

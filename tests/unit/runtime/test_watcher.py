@@ -11,7 +11,7 @@ from msgspec import Struct
 from magos.api.meta import ObjectMeta
 from magos.runtime.apierror import ApiError
 from magos.runtime.codec import Cause, ListPage, Status, StatusDetails, WatchEvent, WatchType
-from magos.runtime.watcher import FIRST, LONGEST, PATIENCE, ListCall, Phase, WatchCall, Watcher
+from magos.runtime.watcher import FIRST, LONGEST, PATIENCE, QUIET, SILENCES, ListCall, Phase, WatchCall, Watcher
 
 
 class Thing(Struct, frozen=True):
@@ -138,6 +138,26 @@ def test_a_broken_stream_resumes_from_the_last_version() -> None:
     watcher.events((WatchEvent(type=WatchType.ADDED, object=THING, resource_version="12"),))
     watcher.ended(ApiError("reset"), 75.0)
     assert next_watch(watcher).resource_version == "12"
+
+
+@pytest.mark.parametrize("end", [ApiError("silent"), None])
+def test_watches_that_say_nothing_at_all_lead_to_a_list_in_the_end(end: ApiError | None) -> None:
+    """A server restored from a backup keeps silent about a version that it has yet to reach."""
+    watcher = watching()
+    for _ in range(SILENCES - 1):
+        watcher.ended(end, QUIET)
+        assert next_watch(watcher).resource_version == "10"
+    # One bookmark, even for what is known already, and it is no such server.
+    watcher.events((WatchEvent(type=WatchType.BOOKMARK, resource_version="10"),))
+    watcher.ended(end, QUIET)
+    for _ in range(SILENCES - 1):
+        next_watch(watcher)
+        watcher.ended(end, QUIET)
+        next_watch(watcher)
+        watcher.ended(end, QUIET - 1)  # too short to tell
+    next_watch(watcher)
+    watcher.ended(end, QUIET)
+    next_list(watcher)
 
 
 @pytest.mark.parametrize("end", [lambda w: w.ended(None, 0.2), lambda w: w.ended(error(500), 0.2)])
