@@ -17,7 +17,7 @@ import yaml
 from msgspec import Struct, field
 
 from magos.api.meta import Kind, ObjectMeta
-from magos.runtime import http
+from magos.runtime import http, watcher
 from magos.runtime.client import ApiClient
 from magos.runtime.clock import SystemClock
 from magos.runtime.config import load_config
@@ -172,5 +172,27 @@ def test_the_informer_survives_resets_and_silence_without_a_second_list(
             assert world.informer.stats.lists == 1
             assert world.informer.stats.watches >= 3
             assert world.informer.stats.problem == ""
+
+    asyncio.run(main())
+
+
+def test_a_server_that_is_behind_our_version_is_silent_and_listed_anew(
+    control_plane: Cluster, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after the restore of a backup."""
+    monkeypatch.setattr(http, "INACTIVITY_SECONDS", 2.0)
+    monkeypatch.setattr(watcher, "QUIET", 1.0)
+
+    async def main() -> None:
+        async with followed(control_plane, namespace) as world:
+            await world.put("a", "1")
+            await world.agrees()
+            lists = world.informer.stats.lists
+            world.informer._watcher.resource_version = world.informer.cache._version = "9" * 15
+            world.proxy.cut()
+            await world.put("b", "2")
+            await world.agrees()
+            assert world.informer.stats.lists == lists + 1
+            assert len(world.informer.cache.resource_version) < 15
 
     asyncio.run(main())
