@@ -97,6 +97,12 @@ def export(store: DiskObjectStore, node: object, folder: Path) -> Path:
 @example([(b".gitmodules", ("link", b"a"))])
 @example([(b"a", [(b"a", [(b"a", [(b"a", [(b"a", [(b"a", [(b"a", ("file", b""))])])])])])])])
 @example([(b"a" * 300, ("file", b""))])
+@example([(b"../x", ("file", b""))])
+@example([(b"a", []), (b"a/b", ("file", b""))])
+@example([(b"..", [(b"x", ("file", b""))])])
+@example([(b".", [(b"x", ("file", b""))])])
+@example([(b"a", ("file", b"")), (b"a", ("file", b""))])
+@example([(b"a", []), (b"a", [])])
 def test_nothing_is_written_outside_the_destination(store: DiskObjectStore, node: object) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()
@@ -104,14 +110,18 @@ def test_nothing_is_written_outside_the_destination(store: DiskObjectStore, node
             destination = export(store, node, folder)
         except GitError as error:
             reason: GitReason | None = error.reason
+            message = error.message
         else:
-            reason = None
+            reason, message = None, ""
             for base, directories, files in os.walk(os.fsencode(destination)):
                 for entry in (*directories, *files):
                     resolved = os.path.realpath(os.path.join(base, entry))  # noqa: PTH118  # names are bytes
                     assert (resolved + b"/").startswith(os.fsencode(destination) + b"/")
                     assert entry.lower() != b".git"
         assert reason in {None, GitReason.GIT_FAILED}
+        assert "File exists" not in message, "two entries of one name are refused before anything is written"
+        if reason and "cannot be written" not in message:
+            assert list((folder / "deep" / "tree").iterdir()) == []
         assert (folder / "sentinel").read_text() == "untouched"
         assert sorted(path.name for path in folder.iterdir()) == ["deep", "sentinel"]
         assert [path.name for path in (folder / "deep").iterdir()] == ["tree"]

@@ -42,6 +42,8 @@ def test_the_scp_form_is_ssh_with_the_path_as_written(user: str | None, host: st
 @example("a@-oProxyCommand=x:y")
 @example("ssh://%2doProxyCommand@h/y")
 @example("http://h\u2028/x")
+@example("ssh://h/a%0ab")
+@example("ssh://h/%00")
 def test_any_text_is_a_safe_url_or_a_git_error(text: str) -> None:
     try:
         url = parse(text)

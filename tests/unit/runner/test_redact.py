@@ -4,6 +4,7 @@ import base64
 import itertools
 import json
 from collections.abc import Callable
+from unittest.mock import patch
 from urllib.parse import quote
 
 import pytest
@@ -19,9 +20,11 @@ noise = st.binary(max_size=30).map(lambda raw: raw.replace(b"*", b"-"))
 pieces = st.lists(noise | st.integers(0, 999), max_size=8)
 
 
-def stream(forms: tuple[bytes, ...], chunks: list[bytes]) -> bytes:
+def stream(forms: tuple[bytes, ...], chunks: list[bytes], held: int = LONGEST_HELD) -> bytes:
+    """What comes out where ``held`` bytes of an unfinished line are held back."""
     redactor = Redactor(forms)
-    return b"".join(redactor.feed(chunk) for chunk in chunks) + redactor.finish()
+    with patch("magos.runner.redact.LONGEST_HELD", held):
+        return b"".join(redactor.feed(chunk) for chunk in chunks) + redactor.finish()
 
 
 def written(forms: tuple[bytes, ...], what: list[bytes | int]) -> list[bytes]:
@@ -40,18 +43,6 @@ def test_no_form_of_a_secret_survives(values: list[str], what: list[bytes | int]
     forms = secret_forms(values)
     output = stream(forms, [b"".join(written(forms, what))])
     assert not [form for form in forms if form in output]
-
-
-@given(secrets, pieces, st.lists(st.integers(0, 500), max_size=6))
-@example(["abcXY"], [b"abcXYabcXY"], [7])
-@example(["abcXY"], [b"abc\n", b"XY"], [3, 4])
-@example(["aaaa"], [b"\naaaaaaa\n"], [1, 5, 6])
-def test_chunking_changes_nothing(values: list[str], what: list[bytes | int], at: list[int]) -> None:
-    forms = secret_forms(values)
-    text = b"".join(written(forms, what))
-    cuts = sorted(min(cut, len(text)) for cut in at)
-    chunks = [text[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-    assert stream(forms, chunks) == stream(forms, [text])
 
 
 @pytest.mark.parametrize("offset", range(-12, 3))
@@ -126,15 +117,29 @@ def test_an_encoded_secret_broken_into_lines_is_masked_line_by_line(width: int, 
     assert [line for line in shown if len(line.replace("***", "")) > 4] == []
 
 
-@given(secrets, pieces)
-@example(["abcXY"], [b"abcX", b"Y"])
-@example(["abcXY"], [b"abcXYabc", b"XY"])
-@example(["abcXY"], [b"abc\n", b"XY"])
-def test_a_stream_is_masked_as_the_whole_text_is(values: list[str], what: list[bytes | int]) -> None:
+# However long the line that is held back may be: then as now, and at once.
+HELD = st.sampled_from([0, 1, 5, 20, LONGEST_HELD])
+
+
+@given(secrets, pieces, st.lists(st.integers(0, 500), max_size=6), HELD)
+@example(["abcXY"], [b"abcXY"], [4], LONGEST_HELD)
+@example(["abcXY"], [b"abcXYabcXY"], [8], LONGEST_HELD)
+@example(["abcXY"], [0], [6], 0)  # all of the longest form but its last byte
+@example(["abcXY"], [b"abc\n", b"XY"], [3, 4], LONGEST_HELD)
+@example(["aaaa"], [b"aaaaaaa"], [6], LONGEST_HELD)
+@example(["abcXY", "XYabc"], [b"abcXYabc"], [2, 4, 6], 0)
+@example(["abcXY"], [b"----abcXY----"], [5, 6, 7, 8], 0)
+@example(["abcX", "abcXabcXabcX"], [b"abcXabcXabc", b"--"], [4, 8], 0)
+@example(["aaaa"], [b"aaaaaaaaaaaa\naaaa"], [1, 2, 3, 4, 5, 6], 1)
+def test_however_it_is_cut_a_stream_is_masked_as_the_whole_text_is(
+    values: list[str], what: list[bytes | int], at: list[int], held: int
+) -> None:
     """Against the simplest thing that can be right: mark every covered byte, replace every marked run."""
     forms = secret_forms(values)
-    chunks = written(forms, what)
-    assert stream(forms, chunks) == marked(forms, b"".join(chunks))
+    text = b"".join(written(forms, what))
+    cuts = sorted(min(cut, len(text)) for cut in at)
+    chunks = [text[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    assert stream(forms, chunks, held) == marked(forms, text)
 
 
 def marked(forms: tuple[bytes, ...], text: bytes) -> bytes:

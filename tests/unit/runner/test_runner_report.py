@@ -17,6 +17,7 @@ from magos.api.result import (
     ViolationAction,
     decode_result,
 )
+from magos.ids import is_git_sha, parse_digest, parse_run_id
 from magos.runner.report import LARGEST_MESSAGE, encode_result
 
 RUN = "20260101T000000-00000001"
@@ -127,6 +128,10 @@ FIELDS = ["v", "runID", "phase", "result", "exitCode", "revision", "planDigest",
 @example({"changes": {"add": 10**400}})
 @example({"revision": "A" * 40})
 @example({"revision": "\ud800"})
+@example({"planDigest": "sha256:" + "g" * 64})
+@example({"runID": "x"})
+@example({"exitCode": 1})
+@example({"exitCode": 256, "result": "Failed"})
 @example({"violations": [{"policy": "", "message": "", "action": "deny"}]})
 def test_a_result_with_any_other_fields_is_refused_or_says_exactly_that(changes: dict[str, object]) -> None:
     try:
@@ -134,6 +139,11 @@ def test_a_result_with_any_other_fields_is_refused_or_says_exactly_that(changes:
     except ValueError:
         return
     assert (result.result is Outcome.SUCCEEDED) == (result.exit_code == 0)
+    assert 0 <= result.exit_code <= 255
+    assert all(0 <= count < 2**31 for count in msgspec.structs.astuple(result.changes))
+    assert result.revision == "" or is_git_sha(result.revision)
+    assert result.plan_digest == "" or parse_digest(result.plan_digest)
+    assert result.run_id == "" or parse_run_id(result.run_id)
     again = json.loads(encode_result(result))
     for name, value in (GOOD | changes).items():
         if not isinstance(value, dict | list | float):  # nested ones may leave fields out, and 1.0 is a whole number
