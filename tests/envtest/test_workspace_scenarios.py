@@ -125,8 +125,11 @@ def test_a_spec_edit_during_a_plan_is_served_when_the_plan_has_ended(stage: Stag
     stage.starts(PLAN)
     first = stage.run_id
     stage.edit(serviceAccountName="other", autoApply=False)
-    stage.until(lambda ws: ws.status.phase == "Planning")  # of the new generation, and nothing is cancelled
-    assert (stage.run_id, len(stage.jobs())) == (first, 1)
+    stage.annotate(reconcile_interval="1h")
+    eventually(lambda: stage.workspace.status.observed_reconcile_interval == "1h0m0s")  # the edit has been seen, too
+    status = stage.workspace.status
+    assert (status.phase, status.observed_generation, status.current_run_id) == ("Planning", 1, first)
+    assert len(stage.jobs()) == 1
     stage.ends(PLAN)
     stage.triggered("configuration", first)
     eventually(lambda: EXECUTION_ALLOWED not in annotations(stage))

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from magos.api.conditions import Abnormal, ConditionType, Standing, find, shorten, standing_conditions
-from magos.api.phases import Phase
+from magos.api.phases import RUNNING, TERMINAL, Phase
 from magos.api.reasons import Reason, reason_in
 from magos.api.timestamps import format_time, parse_time
 from magos.api.workspace import WORKSPACES, WorkspaceStatus
@@ -19,6 +19,7 @@ from magos.reconcilers.workspace.annotated import read_annotations
 from magos.reconcilers.workspace.observation import Observation
 from magos.reconcilers.workspace.probes import input_probes, live_probes, start_probes
 from magos.reconcilers.workspace.schedule import Schedule, advance
+from magos.reconcilers.workspace.specification import same_specification
 from magos.runtime.decision import Decision, Effect, Event, EventType, Outcome, Probe, StatusPatch
 
 __all__ = ["Move", "ask_all", "ask_inputs", "ask_live", "conclude", "keep", "normal", "schedule_of", "to", "warning"]
@@ -122,7 +123,7 @@ def _summarise(
     phase = status.phase
     if phase is None:
         return status
-    reason = reason_in(phase, status.reason)
+    reason, generation = reason_in(phase, status.reason), _generation(seen, status)
     abnormal = [
         Abnormal(type=ConditionType.INVALID_ANNOTATIONS, reason="InvalidAnnotation", message="; ".join(problems))
     ]
@@ -130,7 +131,7 @@ def _summarise(
         phase=phase,
         reason=reason,
         message=status.message,
-        generation=seen.subject.metadata.generation,
+        generation=generation,
         gated=status.awaiting_approval is not None,
     )
     ticking = phase is not Phase.DELETING
@@ -138,7 +139,7 @@ def _summarise(
     summary = replace(
         status,
         reason=str(reason),
-        observed_generation=seen.subject.metadata.generation,
+        observed_generation=generation,
         next_reconcile_time=format_time(next_tick) if ticking else status.next_reconcile_time,
         observed_reconcile_interval=interval if ticking else status.observed_reconcile_interval,
         conditions=standing_conditions(
@@ -152,6 +153,20 @@ def _summarise(
     if summary == seen.subject.status:
         return summary
     return replace(summary, last_reconcile_time=format_time(seen.now))
+
+
+def _generation(seen: Observation, status: WorkspaceStatus) -> int:
+    """The generation that the status speaks about.
+
+    A run that goes on or has ended speaks about the spec it was started for. An edit that came meanwhile is spoken of
+    from the reset on: until then nobody may take the end of the run for a word about what was edited.
+    """
+    newest, run = seen.subject.metadata.generation, status.current_run
+    if status.observed_generation in (None, newest) or run is None or not run.plan_job:
+        return newest
+    if status.phase not in RUNNING | TERMINAL or same_specification(run.spec_hash, seen.subject, seen.project):
+        return newest
+    return status.observed_generation
 
 
 def _annotation_events(seen: Observation, desired: WorkspaceStatus) -> tuple[Event, ...]:

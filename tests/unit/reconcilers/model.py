@@ -20,17 +20,18 @@ from magos.api.kube import (
 )
 from magos.api.labels import WORKSPACE
 from magos.api.meta import Kind, ObjectMeta, controller_of
-from magos.api.phases import WORKSPACE_TRANSITIONS, Phase, may_follow
+from magos.api.phases import TERMINAL, WORKSPACE_TRANSITIONS, Phase, may_follow
 from magos.api.reasons import KIND_REASONS, WORKSPACE_REASONS, Reason
 from magos.api.status import NameReference
 from magos.api.timestamps import format_time
-from magos.api.workspace import WORKSPACES, Source, Terraform, Workspace, WorkspaceSpec
+from magos.api.workspace import WORKSPACES, Source, Terraform, Workspace, WorkspaceSpec, WorkspaceStatus
 from magos.reconcilers import project as project_controller
 from magos.reconcilers.effects import JobEvents, JobWarning, RepositorySecretReport, RepositorySecrets
 from magos.reconcilers.members import BY_PROJECT
 from magos.reconcilers.workspace.machine import reconcile
 from magos.reconcilers.workspace.observation import BY_WORKSPACE, observe
 from magos.reconcilers.workspace.settings import WorkspaceSettings
+from magos.reconcilers.workspace.specification import specification_hash
 from magos.runtime.decision import (
     AddFinalizer,
     Create,
@@ -356,6 +357,7 @@ class Model:
             assert may_follow(before, after), f"{before} -> {after}"
             assert Reason(patch.desired.reason) in WORKSPACE_REASONS[after], (after, patch.desired.reason)
             assert len(patch.desired.message) <= 1024
+            _speaks_about_its_generation(found, patch.desired)
             self.history.append((after, patch.desired.reason))
         elif patch.kind.name in KIND_REASONS:
             assert (patch.desired.phase, patch.desired.reason) in KIND_REASONS[patch.kind.name]
@@ -392,3 +394,11 @@ class Model:
     def _wrote(self, kind: Kind[Any], verb: str) -> None:
         self.writes.append(f"{verb} {kind.plural}")
         self.cache[kind.resource] = dict(self.state.get(kind.resource, {}))  # own writes are seen
+
+
+def _speaks_about_its_generation(found: Workspace, status: WorkspaceStatus) -> None:
+    """Nobody is told "ready" or "failed" about a spec that no run has seen (F82)."""
+    run = status.current_run
+    ended = status.phase in TERMINAL and run is not None and run.plan_job
+    if ended and run is not None and status.observed_generation == found.metadata.generation:
+        assert run.spec_hash.partition("/")[0] == specification_hash(found, None).partition("/")[0]

@@ -21,7 +21,7 @@ from magos.api.phases import Phase
 from magos.api.reasons import Reason
 from magos.api.result import Violation, ViolationAction
 from magos.api.timestamps import format_time
-from magos.api.workspace import GateReason, Workspace
+from magos.api.workspace import WORKSPACES, GateReason, Workspace
 from tests.unit.reconcilers.cluster import Cluster
 from tests.unit.reconcilers.model import LATER_SHA, OTHER_SHA, SHA
 from tests.unit.reconcilers.results import apply_result, encode, failed, plan_result, reasons
@@ -338,15 +338,44 @@ def test_a_spec_edit_during_the_plan_discards_it() -> None:
     model.edit(service_account_name="other")
     model.settle()
     assert model.workspace.status.current_run_id == first  # nothing is triggered while it runs
-    assert model.workspace.status.observed_generation == 2
+    assert model.workspace.status.observed_generation == 1  # status speaks about what is planned
     model.run_job_end(JobType.PLAN, plan_result(model))
     status = model.workspace.status
+    assert status.observed_generation == 2
     assert (status.phase, status.reason) == (Phase.PENDING, Reason.AWAITING_ROLLOUT)
     assert status.current_run_id != first
     assert status.current_run_trigger == "configuration"
     assert status.plan_summary is None
     assert "PlanDiscarded" in reasons(model.events)
     assert model.all(JOBS) == []
+
+
+@pytest.mark.parametrize("good", [True, False])
+def test_the_end_of_a_run_is_no_word_about_a_spec_that_was_edited_meanwhile(good: bool) -> None:
+    """Whoever waits for Ready after an edit must not take the former spec's end for it (F82)."""
+    model = Cluster()
+    job = model.to_applying()
+    model.edit(service_account_name="other")
+    model.settle()
+    result = apply_result(model) if good else failed(model, JobType.APPLY, "ApplyFailed", "no")
+    model.end_pod(job, encode(result), exit_code=result.exit_code)
+    model.finish_jobs()
+    model.step()  # the result is saved
+    model.step()
+    status = model.workspace.status
+    assert status.phase is (Phase.APPLIED if good else Phase.FAILED)
+    assert (status.observed_generation, {c.observed_generation for c in status.conditions}) == (1, {1})
+    model.settle()
+    assert (model.workspace.status.phase, model.workspace.status.observed_generation) == (Phase.PENDING, 2)
+
+
+def test_an_edit_that_says_the_same_is_spoken_of_at_once() -> None:
+    model = Cluster()
+    model.to_applying()
+    found = model.workspace
+    model.put(WORKSPACES, replace(found, metadata=replace(found.metadata, generation=2)))  # a default written out
+    model.settle()
+    assert model.workspace.status.observed_generation == 2
 
 
 def test_a_plan_job_that_vanishes_is_a_lost_run() -> None:
