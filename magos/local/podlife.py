@@ -45,6 +45,7 @@ class PodLife:
         self._states: dict[str, ContainerState] = {}
         self._runs: list[ContainerRun] = []
         self._progress = Progress(started_at=now_text(), states={})
+        self._noted = pod.status.conditions
         self._stopping = anyio.Event()
         self._stop_grace = 0
         self._stop_reason = ""
@@ -57,6 +58,10 @@ class PodLife:
     def state_of(self, container: str) -> ContainerState | None:
         """Return what is known of a container, None before it was started."""
         return self._states.get(container)
+
+    def note(self, pod: PodManifest) -> None:
+        """Take over what others have written to the pod's status."""
+        self._noted = pod.status.conditions
 
     def stop(self, grace_seconds: int | None) -> None:
         """Begin to end the pod because it is being deleted; the first grace counts."""
@@ -179,6 +184,7 @@ class PodLife:
             ended=ended or self._progress.ended,
             reason=reason or self._progress.reason,
             message=message or self._progress.message,
+            noted=self._noted,
         )
         status = msgspec.to_builtins(pod_status(self.pod, self._progress))
         namespace, name = self.key

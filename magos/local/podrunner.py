@@ -151,6 +151,7 @@ class PodRunner:
         elif pod.spec.node_name != NODE_NAME:
             return
         elif uid in self._running:
+            self._lives[uid].note(pod)
             if deleting:
                 self._lives[uid].stop(pod.metadata.deletion_grace_period_seconds)
         elif deleting:

@@ -17,6 +17,7 @@ from magos.api.kube import (
 
 __all__ = ["Progress", "pod_status"]
 
+_OURS = frozenset({"PodScheduled", "Initialized", "ContainersReady", "Ready"})
 _INITIALIZING = ContainerState(waiting=ContainerStateWaiting(reason="PodInitializing"))
 
 
@@ -24,7 +25,7 @@ class Progress(Struct, frozen=True, kw_only=True):
     """How far a pod came. ``states`` holds the containers that were started or have something to say.
 
     ``ended`` is set once nothing runs or will run; ``reason`` and ``message`` then say why, where it was not simply the
-    containers' end.
+    containers' end. ``noted`` are conditions that others wrote, an eviction's for one: they stay.
     """
 
     started_at: str
@@ -32,6 +33,7 @@ class Progress(Struct, frozen=True, kw_only=True):
     ended: bool = False
     reason: str = ""
     message: str = ""
+    noted: tuple[PodCondition, ...] = ()
 
 
 def pod_status(pod: PodManifest, progress: Progress) -> PodStatus:
@@ -50,6 +52,7 @@ def pod_status(pod: PodManifest, progress: Progress) -> PodStatus:
             _condition("Initialized", holds=initialized, at=progress.started_at),
             _condition("ContainersReady", holds=running, at=progress.started_at),
             _condition("Ready", holds=running, at=progress.started_at),
+            *(each for each in progress.noted if each.type not in _OURS),
         ),
         init_container_statuses=init,
         container_statuses=main,

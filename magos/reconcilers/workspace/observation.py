@@ -115,7 +115,8 @@ class Observation(Struct, frozen=True, kw_only=True):
         """Return the pods of the current run's plan or apply, by name: those of its Job and no other.
 
         Anybody may label a pod, so a label alone lets no pod speak for a run (invariant I18). Where the Job is gone,
-        its name tells: as the owner's, or, if the deletion orphaned the pod, as the beginning of the pod's own.
+        its name tells: as the owner's, or, if the deletion orphaned the pod, as the beginning of the pod's own. Such a
+        deletion takes the owner from the pod before it takes the Job.
         """
         name = self.run.plan_job if job_type is JobType.PLAN else self.run.apply_job
         if not (self.run_id and name):
@@ -232,10 +233,11 @@ def _with_facts(seen: Observation, view: View, workspace: Workspace) -> Observat
 
 def _is_of_job(pod: Pod, name: str, job: Job | None) -> bool:
     owner = controller_of(pod.metadata)
-    if job is not None:
-        return owner is not None and owner.uid == job.metadata.uid
     if owner is None:
-        return pod.metadata.name.startswith(f"{name}-")
+        going = job is None or job.metadata.deletion_timestamp is not None
+        return going and pod.metadata.name.startswith(f"{name}-")
+    if job is not None:
+        return owner.uid == job.metadata.uid
     return (owner.kind, owner.name) == ("Job", name)
 
 

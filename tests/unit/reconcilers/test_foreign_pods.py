@@ -10,6 +10,7 @@ from magos.api.names import JobType
 from magos.api.phases import Phase
 from magos.api.reasons import Reason
 from magos.api.result import Result
+from magos.api.timestamps import format_time
 from tests.unit.reconcilers.cluster import Cluster
 from tests.unit.reconcilers.model import NAME, NAMESPACE, SHA
 from tests.unit.reconcilers.results import apply_result, encode, plan_result
@@ -106,3 +107,19 @@ def test_an_orphaned_pod_of_a_deleted_apply_is_still_its_own() -> None:
     cluster.end_pod(job, encode(apply_result(cluster)))
     cluster.settle()
     assert phase_of(cluster) is Phase.APPLIED
+
+
+def test_an_apply_goes_on_between_the_orphaning_of_its_pod_and_the_end_of_its_job() -> None:
+    """The garbage collector takes the owner from the pod first, and the Job, which is being deleted, after that."""
+    cluster = Cluster()
+    job = cluster.to_applying()
+    pod = cluster.pod_of(job)
+    assert pod is not None
+    cluster.put(PODS, replace(pod, metadata=replace(pod.metadata, owner_references=())))
+    going = replace(job.metadata, deletion_timestamp=format_time(cluster.now))
+    cluster.put(JOBS, replace(job, metadata=going))
+    cluster.settle()
+    assert phase_of(cluster) is Phase.APPLYING
+    cluster.remove(JOBS, job.metadata.name)
+    cluster.settle()
+    assert phase_of(cluster) is Phase.APPLYING
