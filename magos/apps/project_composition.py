@@ -6,6 +6,7 @@ from datetime import datetime
 from magos.api.project import PROJECTS
 from magos.api.rollout import ROLLOUTS
 from magos.api.workspace import WORKSPACES, Workspace
+from magos.apps.project_metrics import project_gauges
 from magos.apps.workspace_composition import by_project
 from magos.reconcilers.members import BY_PROJECT
 from magos.reconcilers.project import observe, reconcile
@@ -24,6 +25,8 @@ def project_controller(assembly: Assembly) -> Sequence[ControllerSpec]:
     projects = assembly.informer(PROJECTS)
     workspaces = assembly.informer(WORKSPACES, indexers={BY_PROJECT: by_project})
     rollouts = assembly.informer(ROLLOUTS)
+    if assembly.metrics is not None and assembly.settings.metrics_per_object:
+        assembly.metrics.collect(project_gauges(projects.cache))
     return (
         ControllerSpec(
             name="project",

@@ -13,6 +13,7 @@ from magos.api.variableset import VARIABLESETS, VariableSet
 from magos.api.workspace import WORKSPACES, Workspace, WorkspaceStatus
 from magos.apps.job_events import read_job_events
 from magos.apps.repository_secrets import RepositorySecretReader
+from magos.apps.workspace_metrics import WorkspaceMetrics
 from magos.reconcilers.effects import JobEvents, RepositorySecrets
 from magos.reconcilers.members import BY_PROJECT, project_index
 from magos.reconcilers.workspace.machine import reconcile
@@ -47,6 +48,10 @@ def workspace_controller(
     projects = assembly.informer(PROJECTS, indexers={_BY_SET: _sets_of_project})
     sets = assembly.informer(VARIABLESETS)
     secrets = assembly.informer(SECRET_METADATA, selector=f"{labels.SECRET_TYPE}={labels.REPOSITORY}")
+    if assembly.metrics is not None:
+        metrics = WorkspaceMetrics(assembly.metrics, workspaces.cache, per_object=assembly.settings.metrics_per_object)
+        workspaces.add_handler(metrics.workspace_changed)
+        jobs.add_handler(metrics.job_changed)
     return (
         ControllerSpec(
             name="workspace",
