@@ -61,7 +61,10 @@ resource "terraform_data" "hidden" {
 }
 resource "terraform_data" "talkative" {
   provisioner "local-exec" {
-    command = "printenv FIRST; printenv SECOND; printenv FIRST | base64; printenv SECOND | base64 -w 0; printenv LAST"
+    command = <<-EOT
+      printenv FIRST; printenv SECOND; printenv FIRST | base64; printenv SECOND | base64 -w 0; printenv LAST
+      printenv TF_HTTP_PASSWORD; printenv CLOUD_TOKEN; printenv CLOUD_TOKEN | base64
+    EOT
     environment = {
       FIRST  = var.from_secret
       SECOND = var.several_lines
@@ -177,12 +180,13 @@ def _repository(here: OneMachine, states: Mapping[str, StateServer], values: Map
 
 @contextmanager
 def _extra_environment(here: OneMachine) -> Iterator[None]:
-    """Give the runner pods the backend's login from a Secret, as an installation does (MAGOS_JOB_POD_CONFIG)."""
+    """Give the runner pods the backend's login and a token from Secrets, as an installation does."""
     config = here.here.folder / "pod-config.yaml"
     before = config.read_text()
     login = {"name": "TF_HTTP_USERNAME", "value": "magos"}
+    reference = {"name": "cloud", "key": "token", "optional": True}
     changed = yaml.safe_load(before) | {
-        "env": [login],
+        "env": [login, {"name": "CLOUD_TOKEN", "valueFrom": {"secretKeyRef": reference}}],
         "envFrom": [{"secretRef": {"name": "backend-login", "optional": True}}],
     }
     try:
@@ -257,6 +261,7 @@ def _documents(
         _secret(namespace, "login", label, repoURL=http, username="robot", password=values["password"]),
         _secret(namespace, "key", label, repoURL=ssh, sshPrivateKey=key, known_hosts=host_key),
         _secret(namespace, "backend-login", TF_HTTP_PASSWORD=values["backend"]),
+        _secret(namespace, "cloud", token=values["token"]),
         _secret(
             namespace,
             "inputs",
@@ -275,7 +280,7 @@ def _documents(
 
 def story(here: OneMachine) -> Story:
     """Let Workspaces succeed and fail with secrets in every input; return what was put in and what can be read."""
-    values = {name: _unique(name) for name in ("password", "backend", "variable", "hidden", "part", "tfvars")}
+    values = {name: _unique(name) for name in ("password", "backend", "token", "variable", "hidden", "part", "tfvars")}
     values["lines"] = "\n".join(_unique(f"line-{number}") for number in range(3)) + "\n"
     namespace = here.namespace()
     with ExitStack() as stack:
@@ -305,12 +310,13 @@ def story(here: OneMachine) -> Story:
 
 
 def _refused_url(here: OneMachine, namespace: str) -> str:
-    """Try to put a password into a repository URL, which admission refuses; return the password."""
+    """Try to put a password or token into a repository URL, which admission refuses; return it."""
     password = random_secrets.token_urlsafe(16)
-    url = f"https://robot:{password}@git.example.org/x.git"
-    document = here.workspace_document(namespace, "careless", source={"repoURL": url})
-    answer = here.here.kubectl.completed(["create", "-f", "-"], stdin=yaml.safe_dump(document))
-    assert answer.returncode != 0, "a password in the URL was admitted"
+    for login in (f"robot:{password}", password):
+        url = f"https://{login}@git.example.org/x.git"
+        document = here.workspace_document(namespace, "careless", source={"repoURL": url})
+        answer = here.here.kubectl.completed(["create", "-f", "-"], stdin=yaml.safe_dump(document))
+        assert answer.returncode != 0, "credentials in the URL were admitted"
     return password
 
 
