@@ -4,7 +4,6 @@ Nothing is timed: the Git server is reached through a gate that can be shut, the
 ``render`` finds a tool that waits, and ``job`` waits for somebody to read its termination message.
 """
 
-import json
 import os
 import select
 import signal
@@ -28,8 +27,9 @@ from tests.envtest.cluster import eventually
 
 __all__ = ["Gate", "StandingPod", "Subject", "gated", "subject_in"]
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 _APPLIED = "/workspace-data/applied"
+_ONE_WRITER = threading.Lock()
 _WAITING_TOOL = """\
 #!/bin/sh
 trap 'exit 1' INT
@@ -114,24 +114,22 @@ class StandingPod:
 
     def delete(self, grace_seconds: int) -> None:
         """Ask for the pod's deletion: its processes get SIGTERM, and SIGKILL when the grace is over."""
-        grace = f"--grace-period={grace_seconds}"
-        self._here.here.kubectl.run("delete", "pod", self.name, "-n", self.namespace, grace, "--wait=false")
+        self._here.call("DELETE", f"{self._path}?gracePeriodSeconds={grace_seconds}")
 
     def evict(self) -> None:
         """Ask for the pod's eviction, as the drain of a node does."""
         metadata = {"name": self.name, "namespace": self.namespace}
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
-        self._here.call("POST", f"/api/v1/namespaces/{self.namespace}/pods/{self.name}/eviction", body)
+        self._here.call("POST", f"{self._path}/eviction", body)
 
     def vanish(self) -> None:
         """Remove the pod's object at once, as somebody does who gives a node up; its processes are killed."""
-        kubectl = self._here.here.kubectl
-        kubectl.run("delete", "pod", self.name, "-n", self.namespace, "--force", "--grace-period=0", "--wait=false")
+        self.delete(grace_seconds=0)
 
     def delete_job(self, *, cascade: str) -> None:
-        """Delete the Job; ``cascade``: ``background`` takes the pod with it, ``orphan`` lets it work on."""
-        kubectl = self._here.here.kubectl
-        kubectl.run("delete", "job", self.job, "-n", self.namespace, f"--cascade={cascade}", "--wait=false")
+        """Delete the Job; ``cascade``: ``Background`` takes the pod with it, ``Orphan`` lets it work on."""
+        path = f"/apis/batch/v1/namespaces/{self.namespace}/jobs/{self.job}"
+        self._here.call("DELETE", f"{path}?propagationPolicy={cascade}")
 
     def first_process(self, stage: Stage) -> int:
         """Return PID 1 of the stage's container as this machine numbers it."""
@@ -187,6 +185,10 @@ class StandingPod:
         return self.folder / "volumes/scratch/render/started"
 
     @property
+    def _path(self) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
+
+    @property
     def _message(self) -> Path:
         return self.folder / "termination" / Stage.JOB
 
@@ -201,7 +203,8 @@ class Subject:
         module = state.backend + 'resource "terraform_data" "done" {}\n'
         module += provisioned(f"ls /workspace-data/runs >> {_APPLIED}", "depends_on = [terraform_data.done]")
         folder = f"standing/{namespace}"
-        here.here.repository.commit({f"{folder}/main.tf": module}, "A module to be interrupted")
+        with _ONE_WRITER:
+            here.here.repository.commit({f"{folder}/main.tf": module}, "A module to be interrupted")
         repository = here.here.repository.path.name
         self.source = {"repoURL": f"http://127.0.0.1:{gate.port}/{repository}", "path": folder}
 
@@ -213,8 +216,8 @@ class Subject:
     def pod(self, phase: JobType) -> StandingPod:
         """Return the latest pod of ``phase``."""
         selector = f"magosproject.io/workspace={self.name},magosproject.io/job-type={phase}"
-        answer = self.here.here.kubectl.run("get", "pods", "-n", self.namespace, "-l", selector, "-o", "json")
-        pods = sorted(json.loads(answer)["items"], key=lambda pod: pod["metadata"]["labels"]["magosproject.io/run-id"])
+        found = self.here.call("GET", f"/api/v1/namespaces/{self.namespace}/pods?labelSelector={selector}")
+        pods = sorted(found["items"], key=lambda pod: str(pod["metadata"]["labels"]["magosproject.io/run-id"]))
         return StandingPod(self.here, pods[-1])
 
     @contextmanager
@@ -297,9 +300,7 @@ class Subject:
     @property
     def executions(self) -> list[str]:
         """The runs whose apply created the second resource, each as often as it did."""
-        claim = json.loads(
-            self.here.here.kubectl.run("get", "pvc", f"{self.name}-data", "-n", self.namespace, "-o", "json")
-        )
+        claim = self.here.call("GET", f"/api/v1/namespaces/{self.namespace}/persistentvolumeclaims/{self.name}-data")
         noted = claim_folder(self.here.here.pods.folder, claim["metadata"]["uid"]) / Path(_APPLIED).name
         return noted.read_text().split() if noted.exists() else []
 

@@ -14,21 +14,23 @@ from magos.api.names import JobType
 from magos.api.phases import Phase
 from magos.api.workspace import Workspace
 from magos.runner.status import Stage
+from tests.e2e.beside import Running, beside, running_beside
 from tests.e2e.onemachine import OneMachine
-from tests.e2e.standing import Subject, subject_in
+from tests.e2e.standing import Subject
 
 PLAN, APPLY = JobType.PLAN, JobType.APPLY
 STAGES = [*((PLAN, stage) for stage in Stage), *((APPLY, stage) for stage in Stage if stage is not Stage.RENDER)]
 
 
-@pytest.fixture
-def subject(here: OneMachine, namespace: str) -> Iterator[Subject]:
-    with subject_in(here, namespace) as made:
-        yield made
+@pytest.fixture(scope="module")
+def running(here: OneMachine, request: pytest.FixtureRequest) -> Iterator[Running]:
+    with running_beside(here, request) as started:
+        yield started
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
 @pytest.mark.parametrize(("phase", "stage"), STAGES, ids=[f"{phase}-{stage}" for phase, stage in STAGES])
+@beside
 def test_a_run_stopped_in_any_stage_says_so_and_the_next_one_succeeds(
     subject: Subject, phase: JobType, stage: Stage, number: signal.Signals
 ) -> None:
@@ -48,7 +50,6 @@ def test_a_run_stopped_in_any_stage_says_so_and_the_next_one_succeeds(
 
 def says_what_happened(failed: Workspace, phase: JobType, stage: Stage, number: signal.Signals) -> None:
     status = failed.status
-    print(f"{status.reason}: {status.message}")
     general = "PlanFailed" if phase is PLAN else "ApplyFailed"
     assert status.reason == ("Interrupted" if number is signal.SIGTERM else general), status.message
     code = 143 if number is signal.SIGTERM else 137
@@ -78,6 +79,7 @@ def recovers(subject: Subject, *, reason: str) -> None:
     assert set(Counter(subject.created_jobs).values()) == {1}
 
 
+@beside
 def test_a_grace_that_is_over_ends_the_stage_however_long_it_would_wait(subject: Subject) -> None:
     with subject.standing(APPLY, Stage.TERRAFORM) as pod:
         pod.delete(grace_seconds=2)

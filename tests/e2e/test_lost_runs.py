@@ -1,0 +1,160 @@
+"""Runs whose result, Job or pod gets lost: what the Workspace says, and that nothing is applied twice afterwards.
+
+These are the rows of the table of errors that need a cluster that misbehaves; wrong input has its own tests.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from magos.api.annotations import RECONCILE_INTERVAL
+from magos.api.names import JobType
+from magos.api.phases import TERMINAL, Phase
+from magos.runner.status import Stage
+from tests.e2e.beside import Running, beside, running_beside
+from tests.e2e.onemachine import OneMachine
+from tests.e2e.standing import Subject
+from tests.envtest.cluster import eventually
+
+PLAN, APPLY = JobType.PLAN, JobType.APPLY
+OF_ANOTHER_RUN = '{"v":1,"runID":"20200101T000000-00000000","phase":"plan","result":"Succeeded","exitCode":0}'
+
+
+@pytest.fixture(scope="module")
+def running(here: OneMachine, request: pytest.FixtureRequest) -> Iterator[Running]:
+    with running_beside(here, request) as started:
+        yield started
+
+
+def recovers(subject: Subject, *, reason: str) -> None:
+    status = subject.request().status
+    assert (status.phase, status.reason) == (Phase.APPLIED, reason), status.message
+    once(subject)
+
+
+def once(subject: Subject) -> None:
+    assert subject.state.resources == ["a", "done"]
+    assert subject.state.lock is None
+    assert len(subject.executions) == 1, "something was applied twice"
+    assert set(Counter(subject.created_jobs).values()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("left", "cause"),
+    [("", "the pod left no result"), ("{", "unreadable"), (OF_ANOTHER_RUN, "belongs to the plan of run 2020")],
+    ids=["none", "cut", "of another run"],
+)
+@beside
+def test_a_plan_without_a_readable_result_is_not_applied(subject: Subject, left: str, cause: str) -> None:
+    with subject.standing(PLAN, Stage.JOB) as pod:
+        pod.leave_message(left)
+        pod.take_message()
+    status = subject.wait(Phase.FAILED).status
+    assert status.reason == "ResultMissing", status.message
+    assert status.message.startswith(f"Job {pod.job} ended, but ")
+    assert cause in status.message
+    assert status.message.endswith("request a reconcile, and check the node and the runner image.")
+    assert subject.created_jobs == [pod.job]
+    recovers(subject, reason="ApplySucceeded")
+
+
+@beside
+def test_an_apply_that_completed_counts_even_if_its_result_is_lost(subject: Subject) -> None:
+    with subject.standing(APPLY, Stage.JOB) as pod:
+        pod.take_message()
+    status = subject.wait(Phase.APPLIED).status
+    assert (status.reason, status.observed_revision) == ("ApplySucceeded", subject.here.revision)
+    assert subject.executions == [pod.run_id]
+    recovers(subject, reason="NoChanges")
+
+
+@beside
+def test_a_plan_whose_job_and_pod_vanish_is_lost_and_planned_again_on_the_tick(subject: Subject) -> None:
+    with subject.standing(PLAN, Stage.TERRAFORM, annotations={RECONCILE_INTERVAL: "10s"}) as pod:
+        pod.delete_job(cascade="Orphan")
+        pod.vanish()
+        status = subject.wait(Phase.FAILED).status
+    subject.state.lock = None  # it was killed, as on a node that is gone
+    assert status.reason == "RunLost", status.message
+    assert status.message.startswith(f"Job {pod.job} of run {pod.run_id} disappeared")
+    assert status.message.endswith("on the next tick, or by a reconcile request.")
+    applied = subject.wait(Phase.APPLIED).status
+    assert applied.current_run_trigger == "retry"
+    assert applied.current_run_id != pod.run_id
+    once(subject)
+
+
+@beside
+def test_the_next_run_waits_for_a_pod_whose_job_was_deleted(subject: Subject) -> None:
+    with subject.standing(PLAN, Stage.TERRAFORM) as pod:
+        pod.delete_job(cascade="Orphan")
+        assert subject.wait(Phase.FAILED).status.reason == "RunLost"
+        subject.here.request(subject.namespace, subject.name)
+        waiting = subject.here.wait(
+            subject.namespace, subject.name, lambda w: w.status.reason == "PreviousRunnerTerminating"
+        )
+        assert pod.name in waiting.status.message
+        assert subject.created_jobs == [pod.job]
+    subject.wait(Phase.APPLIED)
+    once(subject)
+
+
+@beside
+def test_an_apply_whose_job_was_deleted_is_taken_by_its_pods_result(subject: Subject) -> None:
+    with subject.standing(APPLY, Stage.TERRAFORM) as pod:
+        pod.delete_job(cascade="Orphan")
+        subject.here.wait(subject.namespace, subject.name, lambda w: "is waited for" in w.status.message)
+    status = subject.wait(Phase.APPLIED).status
+    assert status.reason == "ApplySucceeded", status.message
+    assert subject.executions == [pod.run_id]
+    recovers(subject, reason="NoChanges")
+
+
+@beside
+def test_an_apply_whose_job_and_pod_are_deleted_is_lost_with_its_state_saved(subject: Subject) -> None:
+    with subject.standing(APPLY, Stage.TERRAFORM) as pod:
+        pod.delete_job(cascade="Background")
+        eventually(lambda: "(SIGINT)" in pod.log(Stage.TERRAFORM))
+        waiting = subject.here.workspace(subject.namespace, subject.name).status
+        assert waiting.phase is Phase.APPLYING
+    status = subject.wait(Phase.FAILED).status
+    assert status.reason == "RunLost", status.message
+    assert status.message.startswith(f"Job {pod.job} of run {pod.run_id} disappeared")
+    assert "outcome of the apply is unknown; the next run plans again" in status.message
+    assert status.message.endswith("Find out who deleted it and check the state lock.")
+    assert subject.executions == [pod.run_id]
+    recovers(subject, reason="NoChanges")
+
+
+@pytest.mark.parametrize("phase", [PLAN, APPLY])
+@beside
+def test_a_drained_node_interrupts_the_run(subject: Subject, phase: JobType) -> None:
+    with subject.standing(phase, Stage.TERRAFORM) as pod:
+        pod.evict()
+        eventually(lambda: "(SIGINT)" in pod.log(Stage.TERRAFORM))
+    status = subject.wait(Phase.FAILED).status
+    assert status.reason == "Interrupted", status.message
+    assert status.message.startswith("EvictionByEvictionAPI: Eviction API: evicting; container terraform ended")
+    assert ("outcome of the apply is unknown" in status.message) == (phase is APPLY)
+    assert subject.state.lock is None
+    recovers(subject, reason="ApplySucceeded" if phase is PLAN else "NoChanges")
+
+
+@pytest.mark.parametrize("phase", [PLAN, APPLY])
+@beside
+def test_a_job_deleted_as_soon_as_it_is_seen_runs_its_tool_at_most_once(subject: Subject, phase: JobType) -> None:
+    """Whether status saw the Job or not: it may be created again under its name, the tool does not run again."""
+    with ThreadPoolExecutor(1) as beside:
+        deleting = beside.submit(subject.delete_first_job, phase)
+        subject.create()
+        name = deleting.result(timeout=60)
+    subject.here.wait(subject.namespace, subject.name, lambda w: w.status.phase in TERMINAL)
+    assert set(Counter(subject.executions).values()) <= {1}
+    assert name in subject.created_jobs
+    status = subject.request().status
+    assert status.phase is Phase.APPLIED, status.message
+    assert subject.state.resources == ["a", "done"]
+    assert subject.state.lock is None
+    assert set(Counter(subject.executions).values()) == {1}
