@@ -131,6 +131,15 @@ class StandingPod:
         path = f"/apis/batch/v1/namespaces/{self.namespace}/jobs/{self.job}"
         self._here.call("DELETE", f"{path}?propagationPolicy={cascade}")
 
+    def shorten_deadline(self, seconds: int) -> None:
+        """Let the Job end ``seconds`` after it began."""
+        patch = f'{{"spec":{{"activeDeadlineSeconds":{seconds}}}}}'
+        self._here.here.kubectl.run("patch", "job", self.job, "-n", self.namespace, "--type=merge", "-p", patch)
+
+    def await_interrupt(self) -> None:
+        """Wait until the tool, which stands still, has been asked to finish."""
+        eventually(lambda: "(SIGINT)" in self.log(Stage.TERRAFORM))
+
     def first_process(self, stage: Stage) -> int:
         """Return PID 1 of the stage's container as this machine numbers it."""
         specification = str(self.folder / f"{stage}.json").encode()
@@ -150,7 +159,7 @@ class StandingPod:
         else:
             self.delete(grace_seconds=100)
         if stage is Stage.TERRAFORM and number is signal.SIGTERM:  # goes on until the state server has answered
-            eventually(lambda: "(SIGINT)" in self.log(stage))
+            self.await_interrupt()
         else:
             eventually(lambda: not Path(f"/proc/{process}").exists())
 

@@ -16,7 +16,6 @@ from magos.runner.status import Stage
 from tests.e2e.beside import Running, beside, running_beside
 from tests.e2e.onemachine import OneMachine
 from tests.e2e.standing import Subject
-from tests.envtest.cluster import eventually
 
 PLAN, APPLY = JobType.PLAN, JobType.APPLY
 OF_ANOTHER_RUN = '{"v":1,"runID":"20200101T000000-00000000","phase":"plan","result":"Succeeded","exitCode":0}'
@@ -116,7 +115,7 @@ def test_an_apply_whose_job_was_deleted_is_taken_by_its_pods_result(subject: Sub
 def test_an_apply_whose_job_and_pod_are_deleted_is_lost_with_its_state_saved(subject: Subject) -> None:
     with subject.standing(APPLY, Stage.TERRAFORM) as pod:
         pod.delete_job(cascade="Background")
-        eventually(lambda: "(SIGINT)" in pod.log(Stage.TERRAFORM))
+        pod.await_interrupt()
         waiting = subject.here.workspace(subject.namespace, subject.name).status
         assert waiting.phase is Phase.APPLYING
     status = subject.wait(Phase.FAILED).status
@@ -133,7 +132,7 @@ def test_an_apply_whose_job_and_pod_are_deleted_is_lost_with_its_state_saved(sub
 def test_a_drained_node_interrupts_the_run(subject: Subject, phase: JobType) -> None:
     with subject.standing(phase, Stage.TERRAFORM) as pod:
         pod.evict()
-        eventually(lambda: "(SIGINT)" in pod.log(Stage.TERRAFORM))
+        pod.await_interrupt()
     status = subject.wait(Phase.FAILED).status
     assert status.reason == "Interrupted", status.message
     assert status.message.startswith("EvictionByEvictionAPI: Eviction API: evicting; container terraform ended")

@@ -137,7 +137,7 @@ def conclude_apply(seen: Observation, job: Job | None, evidence: Evidence) -> Mo
             observed_source=seen.run.source_key,
         )
     reason, text = _failure(seen, job, JobType.APPLY, evidence)
-    uncertain = result is None or result.result is Outcome.SUCCEEDED or reason is Reason.INTERRUPTED
+    uncertain = result is None or result.result is Outcome.SUCCEEDED or result.reason == Reason.INTERRUPTED
     if uncertain and OUTCOME_UNKNOWN not in text:
         text = f"{text} {OUTCOME_UNKNOWN}"
     return finish(seen, Phase.FAILED, reason, f"{text} Read the apply log; check the state lock.")

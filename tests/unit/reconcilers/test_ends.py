@@ -176,6 +176,16 @@ def test_a_deadline_that_deletes_the_pod_says_more_than_the_deletion(exit_code: 
     assert model.workspace.status.message.startswith("DeadlineExceeded: too long")
 
 
+def test_an_apply_that_its_deadline_interrupted_has_an_unknown_outcome() -> None:
+    model = Cluster()
+    job = model.to_applying()
+    deleted_while_running(model, JobType.APPLY, exit_code=143, reason="Error")
+    model.end_job(job, "Failed", "DeadlineExceeded", "too long")
+    model.settle()
+    assert outcome(model) == (Phase.FAILED, Reason.APPLY_FAILED)
+    assert model.workspace.status.message.startswith("DeadlineExceeded: too long. The outcome of the apply is unknown")
+
+
 def test_memory_that_ran_out_in_a_deleted_pod_is_told() -> None:
     model = Cluster()
     job = model.to_planning()
