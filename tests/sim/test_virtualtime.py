@@ -77,6 +77,29 @@ def test_a_seed_fixes_the_order_and_other_seeds_find_others() -> None:
     assert len({tuple(_order(seed)) for seed in range(20)}) > 10
 
 
+def test_a_seed_fixes_the_order_in_which_a_cancelled_scope_wakes_its_tasks() -> None:
+    """The scope keeps its tasks in sets, so that it wakes them in the order of their addresses."""
+    ballast: list[object] = []
+
+    async def worker(number: int, order: list[int]) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            order.append(number)
+
+    async def main() -> tuple[int, ...]:
+        order: list[int] = []
+        async with anyio.create_task_group() as group:
+            for number in range(12):
+                group.start_soon(worker, number, order)
+                ballast.append([asyncio.get_running_loop().create_future() for _ in range(len(ballast) % 7)])
+            await anyio.sleep(1)
+            group.cancel_scope.cancel()
+        return tuple(order)
+
+    assert len({run_virtual(main, 3) for _ in range(20)}) == 1
+
+
 def test_timeouts_and_cancellation_work_in_every_order() -> None:
     async def main() -> float:
         with anyio.move_on_after(5):

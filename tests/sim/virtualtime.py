@@ -3,6 +3,8 @@
 * Time stands still while anything can run and then jumps exactly to the next timer; nothing ever really sleeps.
 * With a seed, tasks that are ready at one instant run in a random but reproducible order, one that the real loop could
   not promise to avoid. Plain callbacks keep their order, as asyncio's own machinery relies on it.
+* The order in which tasks became ready does not count, only that in which they were made: a cancelled scope wakes its
+  tasks in the order of their addresses in memory, and these differ from process to process.
 * If nothing can run and no timer is set, ``VirtualDeadlock`` names every task and where it waits. Endless spinning at
   one instant and time past the limit are errors too, so that no test hangs.
 * ``loop.run_in_executor`` and ``asyncio.to_thread`` run the function at once in the loop's own thread. There are no
@@ -52,13 +54,19 @@ class _Selector:
 class _Timer(asyncio.TimerHandle):
     """A timer that knows when it was set."""
 
-    serial = 0
+    order: tuple[float, int] = (0.0, 0)
     _scheduled: bool
 
     def __lt__(self, other: object) -> bool:
         if not isinstance(other, _Timer):
             return NotImplemented
-        return (self.when(), self.serial) < (other.when(), other.serial)
+        return self.order < other.order
+
+
+class _Task(asyncio.Task[Any]):
+    """A task that knows which of its loop it is."""
+
+    serial = 0
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -75,6 +83,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._spins = 0
         self._serial = itertools.count()
         self._selector = _Selector(self)
+        self.set_task_factory(self._make_task)
 
     def time(self) -> float:
         """Return the virtual seconds since the loop was made."""
@@ -94,7 +103,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     ) -> asyncio.TimerHandle:
         """Set a timer; timers of one instant fire in the order in which they were set, as in real life."""
         timer = _Timer(when, callback, args, self, context)
-        timer.serial = next(self._serial)
+        timer.order = (when, next(self._serial))
         heapq.heappush(self._scheduled, timer)
         timer._scheduled = True
         return timer
@@ -118,9 +127,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if self._now > self._limit:
             raise VirtualLivelock(f"virtual time passed the limit of {self._limit} s\n{self._where()}")
 
+    def _make_task(self, loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Future[Any]:
+        task = _Task(coroutine, loop=loop, **options)
+        task.serial = next(self._serial)
+        return task
+
     def _shuffle(self, order: random.Random) -> None:
-        slots = [index for index, handle in enumerate(self._ready) if _is_task_step(handle)]
-        steps = [self._ready[index] for index in slots]
+        found = [(index, handle, _task_of(handle)) for index, handle in enumerate(self._ready)]
+        slots = [index for index, _, task in found if task is not None]
+        steps = [handle for _, handle, task in sorted(found, key=_age) if task is not None]
         order.shuffle(steps)
         for index, handle in zip(slots, steps, strict=True):
             self._ready[index] = handle
@@ -150,9 +165,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Nobody sleeps in a system call, so nobody needs to be woken."""
 
 
-def _is_task_step(handle: asyncio.Handle) -> bool:
-    callback = getattr(handle, "_callback", None)
-    return isinstance(getattr(callback, "__self__", None), asyncio.Task)
+def _task_of(handle: asyncio.Handle) -> _Task | None:
+    """Return the task of which this is a step, None for a plain callback."""
+    owner = getattr(getattr(handle, "_callback", None), "__self__", None)
+    return owner if isinstance(owner, _Task) else None
+
+
+def _age(found: tuple[int, asyncio.Handle, _Task | None]) -> int:
+    return found[2].serial if found[2] is not None else -1
 
 
 class VirtualClock:
