@@ -9,6 +9,7 @@ are bounded: a full one is dropped and starts anew, which costs sharing and neve
 """
 
 from enum import Enum
+from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -83,13 +84,18 @@ class Interner:
 
 
 def _plan(kind: type[Struct]) -> tuple[_Field, ...]:
+    return tuple(_Field(name, mode) for name, mode in _shared_fields(kind))
+
+
+@cache
+def _shared_fields(kind: type[Struct]) -> tuple[tuple[str, _Mode], ...]:
     info = inspect.type_info(kind)
     assert isinstance(info, inspect.StructType)  # noqa: S101
-    fields: list[_Field] = []
+    fields: list[tuple[str, _Mode]] = []
     for field in info.fields:
         mode = None if kind is ObjectMeta and field.name in _UNIQUE else _mode(_present(field.type))
         if mode is not None:
-            fields.append(_Field(field.name, mode))
+            fields.append((field.name, mode))
     return tuple(fields)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from magos.runtime.clock import Clock
 from tests.sim.apiserver.resources import Json, ResourceType
-from tests.sim.apiserver.store import Change, Key, Store, copy_of
+from tests.sim.apiserver.store import Change, Key, Store
 from tests.sim.apiserver.writes import Writer
 
 __all__ = ["GarbageCollector"]
@@ -64,7 +64,7 @@ class GarbageCollector:
         owners = item["metadata"].get("ownerReferences") or []
         if not owners:
             return
-        living = {uid for uid in (owner["uid"] for owner in owners) if self._find(uid) is not None}
+        living = {owner["uid"] for owner in owners if self.store.of_uid(owner["uid"]) is not None}
         if not living:
             self._delete(resource, key, item)
         elif len(living) < len(owners):
@@ -100,13 +100,6 @@ class GarbageCollector:
         if not left:
             self.store.remove(namespaces, key)
 
-    def _find(self, uid: str) -> Json | None:
-        for resource, key in self._all():
-            item = self.store.get(resource, key)
-            if item is not None and item["metadata"]["uid"] == uid:
-                return item
-        return None
-
     def _dependents(self, owner: Json) -> Iterator[tuple[ResourceType, Key, Json]]:
         uid = owner["metadata"]["uid"]
         for resource, key in list(self._all()):
@@ -136,5 +129,5 @@ class GarbageCollector:
     def _release(self, resource: ResourceType, key: Key, finalizer: str) -> None:
         item = self.store.get(resource, key)
         if item is not None:
-            kept = [name for name in copy_of(item)["metadata"].get("finalizers") or [] if name != finalizer]
+            kept = [name for name in item["metadata"].get("finalizers") or [] if name != finalizer]
             self.writer.patch(resource, key, {"metadata": {"finalizers": kept}})

@@ -1,4 +1,8 @@
-"""The objects and their history: one counter of versions over all resources, as etcd's revision is."""
+"""The objects and their history: one counter of versions over all resources, as etcd's revision is.
+
+What is stored is never changed: a write puts a new object, which may share parts with the old one. So nothing is copied
+for a write but the objects along the path to what changed, and this is most of what a simulated server would spend.
+"""
 
 import itertools
 from collections.abc import Callable
@@ -18,7 +22,7 @@ FIRST = 1000
 
 
 def copy_of(value: Json) -> Json:
-    """Return a deep copy of a JSON object."""
+    """Return a deep copy, in plain JSON types, of an object that somebody else may still change."""
     copied: Json = msgspec.json.decode(msgspec.json.encode(value))
     return copied
 
@@ -38,12 +42,13 @@ class Change:
 
 
 class Store:
-    """Committed objects by resource; values handed out must not be changed."""
+    """Committed objects by resource; values handed in and out must not be changed."""
 
     def __init__(self) -> None:
         self.version = FIRST
         self.compacted = FIRST
         self._objects: dict[str, dict[Key, Json]] = {}
+        self._uids: dict[str, Json] = {}
         self._history: list[Change] = []
         self._listeners: dict[int, Callable[[Change], None]] = {}
         self._serial = itertools.count()
@@ -51,6 +56,10 @@ class Store:
     def get(self, resource: ResourceType, key: Key) -> Json | None:
         """Return the stored object or None."""
         return self._objects.get(resource.resource, {}).get(key)
+
+    def of_uid(self, uid: str) -> Json | None:
+        """Return the stored object with this UID, of whatever resource, or None."""
+        return self._uids.get(uid)
 
     def items(self, resource: ResourceType, namespace: str = "") -> list[Json]:
         """Return the objects in the order of their keys."""
@@ -60,19 +69,19 @@ class Store:
     def put(self, resource: ResourceType, key: Key, value: Json) -> Json:
         """Commit ``value`` under the next version and return it as stored."""
         self.version += 1
-        stored = copy_of(value)
-        stored["metadata"]["resourceVersion"] = str(self.version)
+        stored = self._at_version(value)
         objects = self._objects.setdefault(resource.resource, {})
         old = objects.get(key)
         objects[key] = stored
+        self._uids[stored["metadata"]["uid"]] = stored
         self._commit(Change(version=self.version, resource=resource.resource, key=key, old=old, new=stored))
         return stored
 
     def remove(self, resource: ResourceType, key: Key) -> Json:
         """Commit the deletion and return the last state under the version of the deletion."""
         self.version += 1
-        last = copy_of(self._objects[resource.resource].pop(key))
-        last["metadata"]["resourceVersion"] = str(self.version)
+        last = self._at_version(self._objects[resource.resource].pop(key))
+        del self._uids[last["metadata"]["uid"]]
         self._commit(Change(version=self.version, resource=resource.resource, key=key, old=last, new=None))
         return last
 
@@ -100,6 +109,9 @@ class Store:
             self._listeners.pop(serial, None)
 
         return end
+
+    def _at_version(self, value: Json) -> Json:
+        return {**value, "metadata": {**value["metadata"], "resourceVersion": str(self.version)}}
 
     def _commit(self, change: Change) -> None:
         self._history.append(change)

@@ -15,7 +15,7 @@ from tests.sim.apiserver import problems
 from tests.sim.apiserver.reads import partial_object
 from tests.sim.apiserver.resources import Json, ResourceType
 from tests.sim.apiserver.selectors import Matcher
-from tests.sim.apiserver.store import Change, Store, copy_of
+from tests.sim.apiserver.store import Change, Store
 
 __all__ = ["Watch", "WatchRequest"]
 
@@ -178,8 +178,8 @@ class Watch:
         if after and change.new is not None:
             self._push("MODIFIED" if before else "ADDED", change.new)
         elif before and change.old is not None:
-            last = copy_of(change.old)
-            last["metadata"]["resourceVersion"] = str(change.version)
+            metadata = {**change.old["metadata"], "resourceVersion": str(change.version)}
+            last = {**change.old, "metadata": metadata}
             self._push("DELETED", last)
 
     def _mine(self, item: Json) -> bool:

@@ -67,7 +67,7 @@ class Writer:
     def patch(self, resource: ResourceType, key: Key, patch: Json, subresource: str = "") -> Json:
         """Apply a merge patch to the object (or its status) and return it as stored."""
         old = self._existing(resource, key)
-        new = merge_patch(copy_of(old), patch)
+        new: Json = merge_patch(old, copy_of(patch))
         uid = new["metadata"].get("uid")
         if uid and uid != old["metadata"]["uid"]:
             causes = [("metadata.uid", f'Invalid value: "{uid}": field is immutable')]
@@ -79,7 +79,7 @@ class Writer:
         old = self._existing(resource, key)
         metadata = old["metadata"]
         self._preconditions(resource, old, options.get("preconditions") or {})
-        new = copy_of(old)
+        new = {**old, "metadata": dict(metadata)}
         finalizers = list(metadata.get("finalizers") or [])
         for added in _propagation_finalizers(resource, options):
             if added not in finalizers:
@@ -110,6 +110,7 @@ class Writer:
 
     def _store(self, resource: ResourceType, old: Json, new: Json, subresource: str) -> Json:
         key = (old["metadata"].get("namespace", ""), old["metadata"]["name"])
+        new = {**new, "metadata": dict(new["metadata"])}  # the parts below are still the old object's
         metadata, before = new["metadata"], old["metadata"]
         self._preconditions(
             resource, old, {"uid": metadata.get("uid"), "resourceVersion": metadata.get("resourceVersion")}
@@ -182,10 +183,10 @@ class Writer:
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
-    """Apply RFC 7386."""
+    """Apply RFC 7386; what the patch does not mention is shared with ``target``, which stays as it was."""
     if not isinstance(patch, dict):
         return patch
-    merged = target if isinstance(target, dict) else {}
+    merged = dict(target) if isinstance(target, dict) else {}
     for name, value in patch.items():
         if value is None:
             merged.pop(name, None)
@@ -203,7 +204,7 @@ def _keep_server_owned(metadata: Json, before: Json) -> None:
 
 
 def _status_only(resource: ResourceType, old: Json, new: Json) -> Json:
-    kept = copy_of(old)
+    kept = {**old, "metadata": dict(old["metadata"])}
     if "status" in new:
         kept["status"] = new["status"]
     else:
