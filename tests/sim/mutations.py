@@ -22,6 +22,7 @@ _RUNTIME = ("tests/sim/test_effects.py", "tests/sim/test_controller.py")
 _ENDS = ("tests/unit/reconcilers/test_ends.py",)
 _VARIABLES = ("tests/unit/reconcilers/test_workspace_variables.py",)
 _POLICIES = ("tests/unit/reconcilers/test_workspace_policies.py",)
+_STAGES = "tests/e2e/runner/test_runner_stages.py"
 _ROLLOUT = ("tests/unit/reconcilers/test_rollout.py", "tests/unit/reconcilers/test_rollout_laws.py")
 
 
@@ -187,6 +188,27 @@ MUTATIONS = (
         ("tests/unit/reconcilers/test_start.py",),
     ),
     Mutation(
+        "digest: the runner applies whatever plan file is there",
+        "magos/runner",
+        "        if digest != run.plan_digest:\n",
+        "        if not digest:\n",
+        (f"{_STAGES}::test_only_the_plan_that_was_reported_is_applied",),
+    ),
+    Mutation(
+        "revision: the runner applies another checkout",
+        "magos/runner",
+        "        if revision != run.revision:\n",
+        "        if not revision:\n",
+        (f"{_STAGES}::test_another_revision_than_the_planned_one_is_a_mismatch",),
+    ),
+    Mutation(
+        "crash safety: a pod that is started twice works twice",
+        "magos/runner",
+        "os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW",
+        "os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW",
+        ("tests/unit/runner/test_runner_parts.py",),
+    ),
+    Mutation(
         "promotion: another commit is good enough",
         "magos/reconcilers/rollout",
         "if not revision or applied_revision(each) != revision)",
@@ -204,6 +226,27 @@ MUTATIONS = (
         "    return Standing.SETTLED if gated(member) else Standing.DRIFT",
         "    return Standing.DRIFT",
         _ROLLOUT,
+    ),
+    Mutation(
+        "promotion: a step that selects nobody stops nobody",
+        "magos/reconcilers/rollout",
+        "    if cohorts.empty:\n",
+        "    if not steps:\n",
+        _ROLLOUT,
+    ),
+    Mutation(
+        "promotion: what the caches say is enough for a grant",
+        "magos/reconcilers/rollout",
+        "    if seen.live or not (verdict.grants or verdict.revocations):\n",
+        "    if verdict:\n",
+        _ROLLOUT,
+    ),
+    Mutation(
+        "promotion: a commit that is only announced counts as recorded",
+        "magos/reconcilers/rollout",
+        "and _recorded_revision(member) != pending:",
+        "and not pending:",
+        ("tests/unit/reconcilers/test_promotion_race.py", *_ROLLOUT),
     ),
     Mutation(
         "orchestration: the Project grants beside a Rollout",
@@ -268,31 +311,55 @@ MUTATIONS = (
 )
 
 
+@dataclass(frozen=True)
+class Verdict:
+    """What became of one mutation: the test that noticed it, or why that is not good enough."""
+
+    killer: str = ""
+    problem: str = ""
+
+    def __str__(self) -> str:
+        return f"noticed by {self.killer}" if self.killer else self.problem
+
+
 def main(words: list[str]) -> int:
-    """Try the mutations; return 1 if one survives or does not apply."""
+    """Try the mutations; return 1 if one survives or does not apply, 2 if no name contains one of the words."""
     chosen = [each for each in MUTATIONS if not words or any(word in each.name for word in words)]
-    bad = 0
+    if not chosen:
+        print(f"scripts/mutations: no mutation has {' or '.join(words)} in its name", file=sys.stderr)
+        return 2
+    began = time.perf_counter()
+    missed: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder)
-        for name in _COPIED:
-            source = _ROOT / name
-            if source.is_dir():
-                shutil.copytree(source, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
-            elif source.exists():
-                shutil.copy(source, tree / name)
-        for mutation in chosen:
-            began = time.perf_counter()
+        _copy_to(tree)
+        for number, mutation in enumerate(chosen, 1):
+            start = time.perf_counter()
             verdict = _try(mutation, tree)
-            bad += verdict != "noticed"
-            print(f"{verdict:16} {time.perf_counter() - began:6.1f} s  {mutation.name}", flush=True)
-    print(f"{len(chosen) - bad} of {len(chosen)} mutations are noticed")
-    return 1 if bad else 0
+            if not verdict.killer:
+                missed.append(f"{mutation.name}: {verdict}")
+            print(f"{number}/{len(chosen)} {mutation.name}", flush=True)
+            print(f"    {time.perf_counter() - start:.1f} s, {verdict}", flush=True)
+    seconds = time.perf_counter() - began
+    print(f"mutations: {len(chosen) - len(missed)} of {len(chosen)} are noticed, in {seconds:.0f} s")
+    for line in missed:
+        print(f"mutations: NOT NOTICED {line}")
+    return 1 if missed else 0
 
 
-def _try(mutation: Mutation, tree: Path) -> str:
+def _copy_to(tree: Path) -> None:
+    for name in _COPIED:
+        source = _ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+        elif source.exists():
+            shutil.copy(source, tree / name)
+
+
+def _try(mutation: Mutation, tree: Path) -> Verdict:
     places = [path for path in sorted((tree / mutation.where).rglob("*.py")) if mutation.old in path.read_text("utf-8")]
     if len(places) != 1 or places[0].read_text("utf-8").count(mutation.old) != 1:
-        return "does not apply"
+        return Verdict(problem="does not apply: its text is not there exactly once; the list is stale")
     good = places[0].read_text("utf-8")
     places[0].write_text(good.replace(mutation.old, mutation.new), "utf-8")
     environ = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
@@ -301,9 +368,12 @@ def _try(mutation: Mutation, tree: Path) -> str:
         run = subprocess.run(command, cwd=tree, env=environ, capture_output=True, text=True, check=False)
     finally:
         places[0].write_text(good, "utf-8")
-    if run.returncode == 1 and " failed" in run.stdout:
-        return "noticed"
-    return "SURVIVES" if run.returncode == 0 else f"BROKEN ({run.returncode})"
+    failed = [line for line in run.stdout.splitlines() if line.startswith("FAILED tests/")]
+    if run.returncode == 1 and failed:
+        return Verdict(killer=failed[0].removeprefix("FAILED ").partition(" - ")[0])
+    if run.returncode == 0:
+        return Verdict(problem="SURVIVES: no test fails")
+    return Verdict(problem=f"BROKEN: the tests end with {run.returncode}: {run.stdout[-500:]}{run.stderr[-500:]}")
 
 
 if __name__ == "__main__":
