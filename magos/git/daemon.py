@@ -50,6 +50,7 @@ class DaemonClient(TCPGitClient):
             connection.close()
 
         def read(size: int) -> bytes:
+            self._deadline.check()  # what a fast sender has on the way can be read after the cut, too
             data = reader.read(size)
             self._budget.received(len(data), self._repo)
             return data

@@ -43,7 +43,8 @@ class Deadline:
         """Shut the connection down when the budget is used up, whoever reads from it then.
 
         A time-out of a socket begins anew with every byte, so a server that drips could hold a reader for ever: while
-        it shakes hands, in its headers, in the middle of a packet. ``release`` must follow.
+        it shakes hands, in its headers, in the middle of a packet. What a fast one has sent can still be read, so its
+        readers must ``check``. ``release`` must follow.
         """
         own = connection.dup()  # a TLS layer takes the other's descriptor over
         timer = threading.Timer(self.remaining(), _shut_down, [own])

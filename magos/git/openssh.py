@@ -28,11 +28,16 @@ def ssh_client(
     url: RepoURL, credentials: Credentials, private: Path, deadline: Deadline, budget: Budget
 ) -> Iterator[tuple[SSHGitClient, Path]]:
     """Yield a client and the log that explains its failures; files go to ``private``, processes end with the block."""
+
+    def received(size: int) -> None:
+        deadline.check()
+        budget.received(size, url)
+
     files = SSHFiles.write(private, credentials)
     vendor = _OpenSSH(files, deadline, check_host_key=not credentials.insecure_ignore_host_key)
     client = _Client(
         url.host,
-        lambda size: budget.received(size, url),
+        received,
         port=url.port,
         username=url.user or DEFAULT_USERNAME,
         vendor=vendor,

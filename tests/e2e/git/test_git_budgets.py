@@ -83,13 +83,15 @@ def endless(first: bytes, again: bytes) -> Iterator[str]:
             thread.join()
 
 
-def fetch(url: str, sha: str, folder: Path, limits: BudgetLimits, credentials: Credentials = ANONYMOUS) -> int:
+def fetch(
+    url: str, sha: str, folder: Path, limits: BudgetLimits, credentials: Credentials = ANONYMOUS, *, seconds: float = 60
+) -> int:
     """Fetch one commit; return how many bytes of packs lie there afterwards, and raise what the fetch raises."""
     access = Access(parse(url), credentials, ("git", "http", "ssh"), folder, Budget(limits))
     with Stores(folder) as stores:
         store = stores.create()
         try:
-            with open_remote(access, Deadline(_PATIENCE, "fetching")) as remote:
+            with open_remote(access, Deadline(seconds, "fetching")) as remote:
                 fetch_commit(remote, store, "main", GitSHA(sha))
         finally:
             size = sum(file.stat().st_size for file in folder.rglob("*.pack"))
@@ -106,6 +108,16 @@ def test_a_fetch_ends_at_its_budget(kind: str, tmp_path: Path) -> None:
     assert caught.value.reason is GitReason.GIT_FAILED
     assert said in caught.value.message
     assert url in caught.value.message
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ENDLESS if "objects" not in kind])
+def test_what_fits_the_budget_in_size_ends_at_its_time(kind: str, tmp_path: Path) -> None:
+    first, again, _ = ENDLESS[kind]
+    large = BudgetLimits(content=2**40, talk=2**40)
+    with endless(first, again) as url, pytest.raises(GitError, match=r"fetching took longer than 0\.3 s") as caught:
+        fetch(url, SHA, tmp_path, large, seconds=0.3)
+    assert type(caught.value) is GitError
     assert list(tmp_path.iterdir()) == []
 
 
