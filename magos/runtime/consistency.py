@@ -10,8 +10,8 @@ Promises:
 3. A write that no cache has shown for 5 s is looked up once at the API server: what can never be shown (created and
    deleted meanwhile, history rewritten by a restore) no longer counts, and the key runs, as no event will ever wake it.
 4. After 30 s the key runs with ``view.stale`` set, which is logged, and goes on so until the caches have caught up.
-5. A write with unknown outcome is looked up at once; what is found is what the caches have to show. A look-up that
-   fails is repeated every 5 s.
+5. A write with unknown outcome is looked up at once; what is found is what the caches have to show, and be it the end
+   of what they hold. A look-up that fails is repeated every 5 s.
 
 Answers of writes never enter a cache: only their versions are used. What no informer watches never gates: other kinds,
 other namespaces, objects outside of the selector.
@@ -219,7 +219,12 @@ class Gate:
             held = cache.get(slot.namespace, slot.name) is not None
             kept = held or not is_older(version, write.resource_version)
         elif live is None:
-            kept = cache.get(slot.namespace, slot.name) is not None and not write.unknown
+            ghost = cache.get(slot.namespace, slot.name)
+            kept = ghost is not None and (not write.unknown or is_older(ghost.metadata.resource_version, version))
+            if ghost is not None and write.unknown:
+                # It is gone, and the cache is still to be shown its end: a pass before that would only ask again.
+                held_as = ghost.metadata
+                write = replace(write, gone=True, uid=held_as.uid, resource_version=held_as.resource_version)
         elif write.gone:
             kept = live.uid != write.uid or live.deletion_timestamp is not None
         elif write.unknown:

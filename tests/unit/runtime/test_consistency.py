@@ -192,6 +192,7 @@ class Behind:
         self.client = self.server.client()
         informer: Informer[ConfigMap] = Informer(self.client, CONFIG_MAPS, clock=clock, rng=rng)
         informer.cache.replace((), (), "1")
+        self.informer = informer
         self.released: list[Key] = []
         self.gate = Gate(self.client, clock, (informer,), lambda key, _priority: self.released.append(key))
 
@@ -225,6 +226,25 @@ def test_a_deletion_that_no_watch_shows_in_time_counts_only_if_it_still_can_be_s
         waited = await world.released_after(replace(write, resource_version=version, gone=True))
         # What a restore undid will never be shown; what the server knows will be.
         assert abs(waited - (LOOK_AFTER if rewritten else STALE_AFTER)) < 1
+
+    run_virtual(scene)
+
+
+def test_an_object_that_is_gone_although_the_cache_holds_it_is_waited_for() -> None:
+    """A write to it was answered with "not found": asking again before the cache knows would be asking without end."""
+
+    async def scene() -> None:
+        world = Behind()
+        write = await world.create()
+        held = ConfigMap(
+            metadata=ObjectMeta(name="a", namespace="default", uid=write.uid, resource_version=write.resource_version)
+        )
+        world.informer.cache.replace((held,), (), write.resource_version)
+        await world.client.delete(CONFIG_MAPS, "default", "a")
+        unclear = Write(kind=CONFIG_MAPS, namespace="default", name="a", unknown=True)
+        assert abs(await world.released_after(unclear) - STALE_AFTER) < 1
+        world.informer.cache.replace((), (), "1" + write.resource_version)
+        assert world.gate.enter(KEYS[0], Priority.CHANGE) is Standing.READY
 
     run_virtual(scene)
 
