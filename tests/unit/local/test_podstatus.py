@@ -8,6 +8,7 @@ from magos.api.kube import (
     ContainerState,
     ContainerStateRunning,
     ContainerStateTerminated,
+    PodCondition,
     PodManifest,
     PodSpec,
 )
@@ -83,3 +84,12 @@ def test_phase_and_container_states_never_contradict(states: dict[str, Container
         assert all(entry.state.terminated and entry.state.terminated.exit_code == 0 for entry in everything)
     for entry in everything:
         assert not (entry.started and entry.state.running is None)
+
+
+def test_a_condition_that_somebody_else_wrote_stays_and_ours_is_never_doubled() -> None:
+    evicted = PodCondition(type="DisruptionTarget", status="True", reason="EvictionByEvictionAPI")
+    old = PodCondition(type="Ready", status="True")
+    progress = Progress(started_at=AT, states={}, noted=(old, evicted))
+    found = pod_status(POD, progress).conditions
+    assert evicted in found
+    assert [each.status for each in found if each.type == "Ready"] == ["False"]
