@@ -64,7 +64,8 @@ def test_an_apply_that_completed_counts_even_if_its_result_is_lost(subject: Subj
     with subject.standing(APPLY, Stage.JOB) as pod:
         pod.take_message()
     status = subject.wait(Phase.APPLIED).status
-    assert (status.reason, status.observed_revision) == ("ApplySucceeded", subject.here.revision)
+    assert status.current_run is not None
+    assert (status.reason, status.observed_revision) == ("ApplySucceeded", status.current_run.revision)
     assert subject.executions == [pod.run_id]
     recovers(subject, reason="NoChanges")
 
