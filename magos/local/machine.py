@@ -40,7 +40,7 @@ SYSTEM_NAMESPACE = "magos-system"
 CONTROLLERS = ("workspace", "project", "rollout", "variableset", "refwatcher")
 """The controllers that exist; each is a program ``magos-<name>-controller``."""
 
-POLL_INTERVAL = "2s"
+POLL_INTERVAL = "1s"
 """The repositories are on loopback: a commit may be noticed at once."""
 
 STATE_FOLDER = Path("/workspace-data/state")
