@@ -119,6 +119,27 @@ MUTATIONS = (
         "    for pod in ():\n        if not pod.ended:\n            since",
     ),
     Mutation(
+        "evidence: a stranger's pod speaks for a run",
+        "magos/reconcilers/workspace",
+        "own = (pod for pod in found if _is_of_job(pod, name, job))",
+        "own = found",
+        ("tests/unit/reconcilers/test_foreign_pods.py",),
+    ),
+    Mutation(
+        "permission: survives a crash between reset and the end of a Job",
+        "magos/reconcilers/workspace",
+        "if stale and not earlier:",
+        "if stale and not earlier and seen.phase is not Phase.PLANNING:",
+        ("tests/unit/reconcilers/test_triggers.py",),
+    ),
+    Mutation(
+        "status: the end of a run speaks about a spec that was edited meanwhile",
+        "magos/reconcilers/workspace",
+        "    return status.observed_generation\n\n\ndef _annotation_events",
+        "    return newest\n\n\ndef _annotation_events",
+        _ENDS,
+    ),
+    Mutation(
         "deletion: does not wait for the apply",
         "magos/reconcilers/workspace",
         "    if not force_delete(meta.annotations):\n",
