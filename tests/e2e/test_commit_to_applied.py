@@ -14,6 +14,7 @@ from magos.local.audit import WRITE_VERBS
 from tests.e2e.onemachine import OneMachine
 from tests.envtest.cluster import eventually
 
+HOLD = "tests.magos.example/hold"
 CONTROLLERS = "system:serviceaccount:magos-system:magos-"
 
 
@@ -102,16 +103,21 @@ def test_a_workspace_deleted_during_an_apply_waits_for_it(here: OneMachine, name
         document = here.workspace_document(
             namespace, "leaving", source={"targetRevision": slow, "path": "environments/staging"}
         )
+        # Held by somebody else: with the last finalizer the Workspace goes, and its volume with it.
+        document["metadata"]["finalizers"] = [HOLD]
         here.apply(document)
         here.wait(namespace, "leaving", lambda w: w.status.reason == "Applying")
         state = state_of_soon(here, namespace, "leaving")
         here.here.kubectl.run("delete", "workspace", "leaving", "-n", namespace, "--wait=false")
         deleting = here.wait(namespace, "leaving", lambda w: w.status.phase is Phase.DELETING)
         assert deleting.status.message, "a deletion that waits says for what"
-        here.wait_gone(namespace, "leaving")
+        here.wait(namespace, "leaving", lambda w: w.metadata.finalizers == (HOLD,))
         # The apply ran to its end although its Workspace was being deleted.
         assert "terraform_data" in state.read_text()
         assert json.loads(state.read_text())["outputs"]["release"]
+        release = ["patch", "workspace", "leaving", "-n", namespace, "--type=merge"]
+        here.here.kubectl.run(*release, "--patch", '{"metadata": {"finalizers": null}}')
+        here.wait_gone(namespace, "leaving")
     finally:
         here.here.repository.repair_module("staging")
 
