@@ -46,6 +46,9 @@ POLL_INTERVAL = "1s"
 STATE_FOLDER = Path("/workspace-data/state")
 """Where the sample modules keep their Terraform state: on the Workspace's own volume, outside every clone."""
 
+_APPLY = ("apply", "--server-side", "--validate=false", "-f", "-")
+"""What is applied here is shipped and has its tests; that the client fetches all schemas first takes a second."""
+
 _POLICIES_CRD = "kustomize/components/kyverno-crd/validatingpolicies.yaml"
 
 _POD_CONFIG = {
@@ -99,7 +102,7 @@ class Machine(Struct, frozen=True, kw_only=True):
         ``objects`` are applied after these.
         """
         manifests = yaml.safe_dump_all([*self._namespace(name), *objects])
-        await anyio.to_thread.run_sync(lambda: self.kubectl.run("apply", "-f", "-", stdin=manifests))
+        await anyio.to_thread.run_sync(lambda: self.kubectl.run(*_APPLY, stdin=manifests))
 
     async def find_state(self, namespace: str, workspace: str) -> Path | None:
         """Return the Terraform state that a Workspace of the sample repository wrote on its volume, if there is one."""
@@ -147,7 +150,7 @@ def _installation(kubectl: Kubectl) -> str:
 
 
 def _install(kubectl: Kubectl, manifests: str) -> None:
-    kubectl.run("apply", "-f", "-", stdin=manifests)
+    kubectl.run(*_APPLY, stdin=manifests)
     kubectl.run("wait", "--for=condition=Established", "crd", "-l", "app.kubernetes.io/part-of=magos", check=False)
 
 
