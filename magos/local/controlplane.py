@@ -13,6 +13,8 @@ What this module promises:
 There is no scheduler, no kubelet and no cloud: pods stay Pending until somebody plays the node.
 """
 
+import itertools
+import random
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
@@ -43,20 +45,32 @@ __all__ = ["ControlPlane", "free_ports"]
 _STOP_GRACE: Final = 3.0  # the API server lingers while watches are open; nothing of it outlives the data folder
 _PROBE_SECONDS: Final = 3.0
 _ATTEMPTS: Final = 3
+_OUTGOING: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _TOKEN_SECONDS: Final = 24 * 3600
 _T = TypeVar("_T")
 
 
 def free_ports(count: int) -> list[int]:
-    """TCP ports that are free on 127.0.0.1 now; nothing keeps another program from taking them meanwhile."""
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for one in held:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in held]
-    finally:
-        for one in held:
-            one.close()
+    """TCP ports that are free on 127.0.0.1 now; nothing keeps another program from listening on them meanwhile.
+
+    They lie below the range from which the kernel takes the ports of outgoing connections (ip(7),
+    ``ip_local_port_range``): a control plane opens hundreds of these before its last process listens.
+    """
+    first_outgoing = int(_OUTGOING.read_text().split()[0]) if _OUTGOING.exists() else 32768
+    candidates = random.sample(range(10_000, max(first_outgoing, 20_000)), 1_000)
+    found = list(itertools.islice(filter(_is_free, candidates), count))
+    if len(found) < count:
+        raise MagosError(f"there are no {count} free ports between 10000 and {first_outgoing} on 127.0.0.1")
+    return found
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as one:
+        try:
+            one.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 class ControlPlane:

@@ -5,6 +5,7 @@ repository, release mirror, pod runner, and every controller as a supervised pro
 the block is left nothing runs any more.
 """
 
+import contextlib
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -20,7 +21,7 @@ from magos.api.kube import PERSISTENT_VOLUME_CLAIMS
 from magos.local.assets import AssetSettings, ControlPlaneAssets, control_plane_assets, kyverno_program, tofu_program
 from magos.local.controlplane import ControlPlane, free_ports
 from magos.local.gitserver import GitServer, git_server
-from magos.local.kubectl import Kubectl, find_kubectl
+from magos.local.kubectl import Kubectl, KubectlFailed, find_kubectl
 from magos.local.manifests import manifest_folder
 from magos.local.mirror import ReleaseMirror, release_mirror
 from magos.local.podrunner import PodRunner
@@ -209,19 +210,23 @@ async def machine(
         kubectl = Kubectl(program=find_kubectl(), kubeconfig=plane.admin_kubeconfig)
         git = stack.enter_context(git_server(folder / "git"))
         mirror = stack.enter_context(release_mirror(folder / "mirror", folder / "release-keys"))
-        repositories: list[SampleRepository] = []
+        prepared: list[_Prepared] = []
+        installed = anyio.Event()
 
         async def prepare() -> None:
-            ready = await anyio.to_thread.run_sync(_prepare, folder, mirror, assets.tofu, kubectl)
-            repositories.append(ready.repository)
+            prepared.append(await anyio.to_thread.run_sync(_prepare, folder, mirror, assets.tofu, kubectl))
             await plane.serving.wait()
             progress.say("installing the custom resources and the controllers' rights")
-            await anyio.to_thread.run_sync(_install, kubectl, ready.manifests)
+            with contextlib.suppress(KubectlFailed):  # said below, if it was not because the control plane began anew
+                await anyio.to_thread.run_sync(_install, kubectl, prepared[0].manifests)
+                installed.set()
 
         async with anyio.create_task_group() as beside:
             beside.start_soon(prepare)
             await stack.enter_async_context(plane)
-        [repository] = repositories
+        [ready] = prepared
+        if not installed.is_set():
+            await anyio.to_thread.run_sync(_install, kubectl, ready.manifests)
         pod_config = folder / "pod-config.yaml"
         pod_config.write_text(yaml.safe_dump(_POD_CONFIG))
 
@@ -251,7 +256,7 @@ async def machine(
             client=client,
             kubectl=kubectl,
             git=git,
-            repository=repository,
+            repository=ready.repository,
             mirror=mirror,
             pods=pods,
             controllers=controllers,
