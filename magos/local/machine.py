@@ -5,6 +5,7 @@ repository, release mirror, pod runner, and every controller as a supervised pro
 the block is left nothing runs any more.
 """
 
+import compileall
 import contextlib
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -17,6 +18,7 @@ import anyio.abc
 import yaml
 from msgspec import Struct
 
+import magos
 from magos.api.kube import PERSISTENT_VOLUME_CLAIMS
 from magos.local.assets import AssetSettings, ControlPlaneAssets, control_plane_assets, kyverno_program, tofu_program
 from magos.local.controlplane import ControlPlane, free_ports
@@ -132,6 +134,8 @@ class _Prepared(Struct, frozen=True):
 
 def _prepare(folder: Path, mirror: ReleaseMirror, tofu: Path, kubectl: Kubectl) -> _Prepared:
     """Do what needs no API server; blocks for about two seconds, which is less than a control plane takes to start."""
+    # The pods' user may not keep what Python compiles, and would compile the runner anew in every stage.
+    compileall.compile_dir(Path(magos.__file__).parent, quiet=2)
     mirror.publish(tofu, TOFU_VERSION)
     repository = SampleRepository.create(folder / "git" / "demo.git", STATE_FOLDER)
     return _Prepared(repository, _installation(kubectl))
