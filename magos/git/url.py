@@ -27,7 +27,7 @@ _SCP = re.compile(r"(?:(?P<user>[^@:/\[\]]+)@)?(?P<host>\[[0-9A-Fa-f:.]+\]|[^@:/
 _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.\-]*[A-Za-z0-9_.])?")
 _USER = re.compile(r"[^@:/\-][^@:/]*")
 _USERINFO = re.compile(r"(?<=//)[^/?#\s]*@")
-_HTTP_USER = re.compile(r"(https?://)[^/?#@:\s]*@", re.IGNORECASE)
+_HTTP_USER = re.compile(r"^(https?://)[^/?#@:\s]*@", re.IGNORECASE)
 
 
 class Scheme(StrEnum):
@@ -139,7 +139,7 @@ def relative_to(base: RepoURL, reference: str) -> RepoURL:
     files say nothing about who logs in. Raises ``GitError`` (GitFailed) if the reference climbs above the host.
     """
     if not reference.startswith(("./", "../")):
-        return parse(_HTTP_USER.sub(r"\1", reference, count=1) if _HTTP_USER.match(reference) else reference)
+        return parse(_HTTP_USER.sub(r"\1", reference))
     parts = base.path.rstrip("/").split("/")
     for step in reference.split("/"):
         if step in {"", "."}:

@@ -67,16 +67,17 @@ def control_plane_assets(
     ``ahead`` is what the caller will want next.
     """
     downloader = None if settings.sources is None else Downloader(settings.sources)
-    ahead = (ETCD, *ahead)
+    etcd = _given(settings, ETCD.name)
+    behind_kubernetes = ahead if etcd is not None else (ETCD, *ahead)
     given = _given(settings, _APISERVER)
-    apiserver = given or _obtain(kubernetes(_APISERVER), settings, downloader, progress, ahead)
+    apiserver = given or _obtain(kubernetes(_APISERVER), settings, downloader, progress, behind_kubernetes)
     manager = _given(settings, _CONTROLLER_MANAGER)
     if manager is None:
         recipe = kubernetes(_CONTROLLER_MANAGER)
         if given is not None:
             recipe = kubernetes(_CONTROLLER_MANAGER, _reported_version(given))
-        manager = _obtain(recipe, settings, downloader, progress, ahead)
-    etcd = _given(settings, ETCD.name) or _obtain(ETCD, settings, downloader, progress, ahead[1:])
+        manager = _obtain(recipe, settings, downloader, progress, behind_kubernetes)
+    etcd = etcd or _obtain(ETCD, settings, downloader, progress, ahead)
     return ControlPlaneAssets(etcd=etcd, kube_apiserver=apiserver, kube_controller_manager=manager)
 
 

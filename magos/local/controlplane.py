@@ -45,6 +45,7 @@ __all__ = ["ControlPlane", "free_ports"]
 _STOP_GRACE: Final = 3.0  # the API server lingers while watches are open; nothing of it outlives the data folder
 _PROBE_SECONDS: Final = 3.0
 _ATTEMPTS: Final = 3
+_LOWEST_PORT: Final = 10_000
 _OUTGOING: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _TOKEN_SECONDS: Final = 24 * 3600
 _T = TypeVar("_T")
@@ -53,14 +54,16 @@ _T = TypeVar("_T")
 def free_ports(count: int) -> list[int]:
     """TCP ports that are free on 127.0.0.1 now; nothing keeps another program from listening on them meanwhile.
 
-    They lie below the range from which the kernel takes the ports of outgoing connections (ip(7),
-    ``ip_local_port_range``): a control plane opens hundreds of these before its last process listens.
+    Where that leaves room, they lie below the range from which the kernel takes the ports of outgoing connections
+    (ip(7), ``ip_local_port_range``): a control plane opens hundreds of these before its last process listens.
     """
     first_outgoing = int(_OUTGOING.read_text().split()[0]) if _OUTGOING.exists() else 32768
-    candidates = random.sample(range(10_000, max(first_outgoing, 20_000)), 1_000)
-    found = list(itertools.islice(filter(_is_free, candidates), count))
+    ports = range(_LOWEST_PORT, max(first_outgoing, 2 * _LOWEST_PORT))
+    found = list(itertools.islice(filter(_is_free, random.sample(ports, 1_000)), count))
     if len(found) < count:
-        raise MagosError(f"there are no {count} free ports between 10000 and {first_outgoing} on 127.0.0.1")
+        raise MagosError(
+            f"there are no {count} free ports from {ports.start} to {ports.stop} on 127.0.0.1; end what listens there"
+        )
     return found
 
 
@@ -78,7 +81,8 @@ class ControlPlane:
 
     ``folder`` is created if need be and belongs to this control plane; with an old one the cluster's content is still
     there. ``patience`` bounds each wait for readiness, in seconds. ``serving`` is set as soon as the API server answers
-    an administrator, a moment before the whole is ready: objects can be created, no controller has seen them yet.
+    an administrator, a moment before the whole is ready: objects can be created, no controller has seen them yet. If a
+    port was taken meanwhile, everything begins anew on others after that, with what was created.
     """
 
     def __init__(self, assets: ControlPlaneAssets, folder: Path, *, patience: float = 120.0) -> None:

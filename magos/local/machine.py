@@ -23,8 +23,8 @@ from magos.api.kube import PERSISTENT_VOLUME_CLAIMS
 from magos.local.assets import AssetSettings, ControlPlaneAssets, control_plane_assets, kyverno_program, tofu_program
 from magos.local.controlplane import ControlPlane, free_ports
 from magos.local.gitserver import GitServer, git_server
+from magos.local.installation import APPLY, install, installation
 from magos.local.kubectl import Kubectl, KubectlFailed, find_kubectl
-from magos.local.manifests import manifest_folder
 from magos.local.mirror import ReleaseMirror, release_mirror
 from magos.local.podrunner import PodRunner
 from magos.local.podvolumes import claim_folder
@@ -48,11 +48,6 @@ POLL_INTERVAL = "1s"
 
 STATE_FOLDER = Path("/workspace-data/state")
 """Where the sample modules keep their Terraform state: on the Workspace's own volume, outside every clone."""
-
-_APPLY = ("apply", "--server-side", "--validate=false", "-f", "-")
-"""What is applied here is shipped and has its tests; that the client fetches all schemas first takes a second."""
-
-_POLICIES_CRD = "kustomize/components/kyverno-crd/validatingpolicies.yaml"
 
 _POD_CONFIG = {
     "volumes": [{"name": "release-keys", "configMap": {"name": "release-keys"}}],
@@ -105,7 +100,7 @@ class Machine(Struct, frozen=True, kw_only=True):
         ``objects`` are applied after these.
         """
         manifests = yaml.safe_dump_all([*self._namespace(name), *objects])
-        await anyio.to_thread.run_sync(lambda: self.kubectl.run(*_APPLY, stdin=manifests))
+        await anyio.to_thread.run_sync(lambda: self.kubectl.run(*APPLY, stdin=manifests))
 
     async def find_state(self, namespace: str, workspace: str) -> Path | None:
         """Return the Terraform state that a Workspace of the sample repository wrote on its volume, if there is one."""
@@ -138,25 +133,7 @@ def _prepare(folder: Path, mirror: ReleaseMirror, tofu: Path, kubectl: Kubectl) 
     compileall.compile_dir(Path(magos.__file__).parent, quiet=2)
     mirror.publish(tofu, TOFU_VERSION)
     repository = SampleRepository.create(folder / "git" / "demo.git", STATE_FOLDER)
-    return _Prepared(repository, _installation(kubectl))
-
-
-def _installation(kubectl: Kubectl) -> str:
-    """Return what an installation applies, as one text; needs no API server.
-
-    The Deployments are left out because the programs run beside the cluster.
-    """
-    crds = kubectl.run("kustomize", str(manifest_folder("crds")))
-    policies = (manifest_folder("deploy") / _POLICIES_CRD).read_text()
-    base = kubectl.run("kustomize", str(manifest_folder("deploy") / "kustomize" / "base"))
-    documents = [document for document in yaml.safe_load_all(base) if document]
-    rest = yaml.safe_dump_all([document for document in documents if document["kind"] != "Deployment"])
-    return "\n---\n".join((crds, policies, rest))
-
-
-def _install(kubectl: Kubectl, manifests: str) -> None:
-    kubectl.run(*_APPLY, stdin=manifests)
-    kubectl.run("wait", "--for=condition=Established", "crd", "-l", "app.kubernetes.io/part-of=magos", check=False)
+    return _Prepared(repository, installation(kubectl))
 
 
 async def _controller(name: str, here: "_Here", environ: Mapping[str, str]) -> Supervised:
@@ -222,7 +199,7 @@ async def machine(
             await plane.serving.wait()
             progress.say("installing the custom resources and the controllers' rights")
             with contextlib.suppress(KubectlFailed):  # said below, if it was not because the control plane began anew
-                await anyio.to_thread.run_sync(_install, kubectl, prepared[0].manifests)
+                await anyio.to_thread.run_sync(install, kubectl, prepared[0].manifests)
                 installed.set()
 
         async with anyio.create_task_group() as beside:
@@ -230,7 +207,7 @@ async def machine(
             await stack.enter_async_context(plane)
         [ready] = prepared
         if not installed.is_set():
-            await anyio.to_thread.run_sync(_install, kubectl, ready.manifests)
+            await anyio.to_thread.run_sync(install, kubectl, ready.manifests)
         pod_config = folder / "pod-config.yaml"
         pod_config.write_text(yaml.safe_dump(_POD_CONFIG))
 

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from magos.api.names import JobType
+from magos.api.names import SECRET_COPIES, JobType
 from magos.api.reasons import Reason
 from magos.git.credentials import DEFAULT_USERNAME, Credentials
 from magos.ids import Digest, GitSHA, RunID, git_sha, parse_digest, parse_run_id
@@ -43,8 +43,6 @@ _VERSION: Final = re.compile(
 _LONGEST_VERSION: Final = 64
 _SHORTEST_GRACE: Final = 11  # ten seconds are kept for killing and cleaning up
 _VARIABLE_PREFIX: Final = "TF_VAR_"
-_SECRET_COPIES: Final = "MAGOS_SECRET_"  # noqa: S105 - the name of variables
-"""How variables begin that repeat what an ``envFrom`` takes from a Secret: only their values count, to be masked."""
 _OWN_NAMES: Final = frozenset({"REPO_URL", "TARGET_REVISION", "TF_VERSION", "PROJECT_REF", "TF_PATH"})
 _OWN_PREFIXES: Final = ("MAGOS_", "GIT_", _VARIABLE_PREFIX)
 
@@ -146,7 +144,7 @@ def load_fetch(env: Environment) -> FetchConfig:
 def load_terraform(env: Environment) -> TerraformConfig:
     """Return the configuration of ``terraform``."""
     names = frozenset(name for part in env.get("MAGOS_REDACT_ENV", "").split(",") if (name := part.strip()))
-    copies = (value for name, value in env.items() if name.startswith(_SECRET_COPIES))
+    copies = (value for name, value in env.items() if name.startswith(SECRET_COPIES))
     return TerraformConfig(
         run=_run(env),
         variables={name: value for name, value in env.items() if name.startswith(_VARIABLE_PREFIX)},

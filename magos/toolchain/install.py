@@ -104,7 +104,7 @@ def _verified(request: InstallRequest, wanted: Release, private: Path, warnings:
 def _verify(request: InstallRequest, wanted: Release, files: _Files) -> list[str]:
     """Return what to warn about: a signing key that expires soon."""
     sums = read_checksums(files.checksums, files.source)
-    soon: str | None = None
+    warnings: list[str] = []
     if request.verify_signatures:
         if files.signature is None:
             raise ToolError(
@@ -114,9 +114,10 @@ def _verify(request: InstallRequest, wanted: Release, files: _Files) -> list[str
             )
         keys = release_keys(request.keys_dir, request.distribution)
         signer = verify_signature(files.checksums.read_bytes(), files.signature.read_bytes(), keys, files.source)
-        soon = expiry_warning(signer.fingerprint, signer.expires, datetime.now(UTC))
+        if soon := expiry_warning(signer.fingerprint, signer.expires, datetime.now(UTC)):
+            warnings.append(soon)
     verify_archive(files.archive, sums, files.source)
-    return [soon] if soon is not None else []
+    return warnings
 
 
 def _from_cache(request: InstallRequest, wanted: Release, target: Path) -> _Files | None:

@@ -32,7 +32,7 @@ class Running:
 
 
 def beside(body: Callable[..., None]) -> Callable[..., None]:
-    """Make a test of ``body(subject, **parameters)``; the module needs a fixture ``running`` (``running_beside``)."""
+    """Make a test of ``body(subject, **parameters)``; the fixture ``running`` starts the bodies."""
 
     def test(running: Running, request: pytest.FixtureRequest, **_: Any) -> None:
         running.finish(request.node.nodeid)

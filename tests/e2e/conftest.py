@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.e2e.beside import Running, running_beside
 from tests.e2e.onemachine import OneMachine, one_machine
 
 
@@ -12,6 +13,13 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OneMachine]:
     """Everything running; a pod that does not start is given up after a time that tests can wait for."""
     with one_machine(tmp_path_factory.mktemp("machine"), {"MAGOS_JOB_START_TIMEOUT": "30s"}) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def running(here: OneMachine, request: pytest.FixtureRequest) -> Iterator[Running]:
+    """The bodies of a module's tests that run beside each other."""
+    with running_beside(here, request) as started:
+        yield started
 
 
 @pytest.fixture

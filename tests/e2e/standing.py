@@ -11,13 +11,16 @@ import socket
 import socketserver
 import subprocess
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
 from magos.api.names import JobType
+from magos.api.phases import Phase
 from magos.api.workspace import Workspace
+from magos.local.loopback import serving
 from magos.local.podvolumes import claim_folder
 from magos.runner.status import Stage
 from tests.e2e.onemachine import OneMachine
@@ -83,17 +86,14 @@ class _Passage(socketserver.BaseRequestHandler):
 def gated(host: str, port: int) -> Iterator[Gate]:
     """A gate on loopback in front of ``host``:``port`` for the length of the block."""
     passage = type("Passage", (_Passage,), {})
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), passage) as server:
-        server.daemon_threads = True
-        passage.gate = Gate(server.server_address[1], (host, port))  # type: ignore[attr-defined]
-        thread = threading.Thread(target=server.serve_forever, name="gate", daemon=True)
-        thread.start()
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), passage)
+    server.daemon_threads = True
+    passage.gate = Gate(server.server_address[1], (host, port))  # type: ignore[attr-defined]
+    with serving(server, "gate"):
         try:
             yield passage.gate  # type: ignore[attr-defined]
         finally:
             passage.gate.open()  # type: ignore[attr-defined]
-            server.shutdown()
-            thread.join()
 
 
 class StandingPod:
@@ -221,6 +221,19 @@ class Subject:
         """Create the Workspace, which starts its first run."""
         document = self.here.workspace_document(self.namespace, self.name, source=self.source, **overrides)
         self.here.apply(document)
+
+    def recovers(self, *, reason: str) -> None:
+        """Assert that a run which somebody asks for now succeeds, and that nothing was ever applied twice."""
+        status = self.request().status
+        assert (status.phase, status.reason) == (Phase.APPLIED, reason), status.message
+        self.is_applied_once()
+
+    def is_applied_once(self) -> None:
+        """Assert that the module is in the state, nobody holds its lock, and no Job and no apply came twice."""
+        assert self.state.resources == ["a", "done"]
+        assert self.state.lock is None
+        assert len(self.executions) == 1, "something was applied twice"
+        assert set(Counter(self.created_jobs).values()) == {1}
 
     def pod(self, phase: JobType) -> StandingPod:
         """Return the latest pod of ``phase``."""

@@ -4,7 +4,6 @@ These are the rows of the table of errors that need a cluster that misbehaves; w
 """
 
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -13,31 +12,11 @@ from magos.api.annotations import RECONCILE_INTERVAL
 from magos.api.names import JobType
 from magos.api.phases import TERMINAL, Phase
 from magos.runner.status import Stage
-from tests.e2e.beside import Running, beside, running_beside
-from tests.e2e.onemachine import OneMachine
+from tests.e2e.beside import beside
 from tests.e2e.standing import Subject
 
 PLAN, APPLY = JobType.PLAN, JobType.APPLY
 OF_ANOTHER_RUN = '{"v":1,"runID":"20200101T000000-00000000","phase":"plan","result":"Succeeded","exitCode":0}'
-
-
-@pytest.fixture(scope="module")
-def running(here: OneMachine, request: pytest.FixtureRequest) -> Iterator[Running]:
-    with running_beside(here, request) as started:
-        yield started
-
-
-def recovers(subject: Subject, *, reason: str) -> None:
-    status = subject.request().status
-    assert (status.phase, status.reason) == (Phase.APPLIED, reason), status.message
-    once(subject)
-
-
-def once(subject: Subject) -> None:
-    assert subject.state.resources == ["a", "done"]
-    assert subject.state.lock is None
-    assert len(subject.executions) == 1, "something was applied twice"
-    assert set(Counter(subject.created_jobs).values()) == {1}
 
 
 @pytest.mark.parametrize(
@@ -56,7 +35,7 @@ def test_a_plan_without_a_readable_result_is_not_applied(subject: Subject, left:
     assert cause in status.message
     assert status.message.endswith("request a reconcile, and check the node and the runner image.")
     assert subject.created_jobs == [pod.job]
-    recovers(subject, reason="ApplySucceeded")
+    subject.recovers(reason="ApplySucceeded")
 
 
 @beside
@@ -67,7 +46,7 @@ def test_an_apply_that_completed_counts_even_if_its_result_is_lost(subject: Subj
     assert status.current_run is not None
     assert (status.reason, status.observed_revision) == ("ApplySucceeded", status.current_run.revision)
     assert subject.executions == [pod.run_id]
-    recovers(subject, reason="NoChanges")
+    subject.recovers(reason="NoChanges")
 
 
 @beside
@@ -83,7 +62,7 @@ def test_a_plan_whose_job_and_pod_vanish_is_lost_and_planned_again_on_the_tick(s
     applied = subject.wait(Phase.APPLIED).status
     assert applied.current_run_trigger == "retry"
     assert applied.current_run_id != pod.run_id
-    once(subject)
+    subject.is_applied_once()
 
 
 @beside
@@ -98,7 +77,7 @@ def test_the_next_run_waits_for_a_pod_whose_job_was_deleted(subject: Subject) ->
         assert pod.name in waiting.status.message
         assert subject.created_jobs == [pod.job]
     subject.wait(Phase.APPLIED)
-    once(subject)
+    subject.is_applied_once()
 
 
 @beside
@@ -109,7 +88,7 @@ def test_an_apply_whose_job_was_deleted_is_taken_by_its_pods_result(subject: Sub
     status = subject.wait(Phase.APPLIED).status
     assert status.reason == "ApplySucceeded", status.message
     assert subject.executions == [pod.run_id]
-    recovers(subject, reason="NoChanges")
+    subject.recovers(reason="NoChanges")
 
 
 @beside
@@ -125,7 +104,7 @@ def test_an_apply_whose_job_and_pod_are_deleted_is_lost_with_its_state_saved(sub
     assert "outcome of the apply is unknown; the next run plans again" in status.message
     assert status.message.endswith("Find out who deleted it and check the state lock.")
     assert subject.executions == [pod.run_id]
-    recovers(subject, reason="NoChanges")
+    subject.recovers(reason="NoChanges")
 
 
 @pytest.mark.parametrize("phase", [PLAN, APPLY])
@@ -139,7 +118,7 @@ def test_a_drained_node_interrupts_the_run(subject: Subject, phase: JobType) -> 
     assert status.message.startswith("EvictionByEvictionAPI: Eviction API: evicting; container terraform ended")
     assert ("outcome of the apply is unknown" in status.message) == (phase is APPLY)
     assert subject.state.lock is None
-    recovers(subject, reason="ApplySucceeded" if phase is PLAN else "NoChanges")
+    subject.recovers(reason="ApplySucceeded" if phase is PLAN else "NoChanges")
 
 
 @pytest.mark.parametrize("phase", [PLAN, APPLY])

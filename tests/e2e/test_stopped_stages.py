@@ -5,8 +5,6 @@ finished resource is missing from the state, and the next run says who holds a l
 """
 
 import signal
-from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
@@ -14,18 +12,11 @@ from magos.api.names import JobType
 from magos.api.phases import Phase
 from magos.api.workspace import Workspace
 from magos.runner.status import Stage
-from tests.e2e.beside import Running, beside, running_beside
-from tests.e2e.onemachine import OneMachine
+from tests.e2e.beside import beside
 from tests.e2e.standing import Subject
 
 PLAN, APPLY = JobType.PLAN, JobType.APPLY
 STAGES = [*((PLAN, stage) for stage in Stage), *((APPLY, stage) for stage in Stage if stage is not Stage.RENDER)]
-
-
-@pytest.fixture(scope="module")
-def running(here: OneMachine, request: pytest.FixtureRequest) -> Iterator[Running]:
-    with running_beside(here, request) as started:
-        yield started
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
@@ -71,12 +62,7 @@ def recovers(subject: Subject, *, reason: str) -> None:
         assert orphan["ID"] in told.message
         assert orphan["Who"] in told.message
         subject.state.lock = None
-    status = subject.request().status
-    assert (status.phase, status.reason) == (Phase.APPLIED, reason), status.message
-    assert subject.state.resources == ["a", "done"]
-    assert subject.state.lock is None
-    assert len(subject.executions) == 1, "something was applied twice"
-    assert set(Counter(subject.created_jobs).values()) == {1}
+    subject.recovers(reason=reason)
 
 
 @beside

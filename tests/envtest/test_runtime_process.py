@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import trustme
 
+from magos.local.controlplane import free_ports
 from tests.envtest.cluster import Cluster, eventually
 from tests.envtest.toy_process import define
 from tests.sim import toy
@@ -78,12 +79,6 @@ def test_a_wrong_flag_is_one_line_and_exit_code_two(kubeconfig: Path, namespace:
         ]
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def _get(url: str, token: str = "", *, tls: ssl.SSLContext | None = None) -> tuple[int, str]:
     """Return status and body; (0, reason) where nobody answers."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -99,7 +94,7 @@ def _get(url: str, token: str = "", *, tls: ssl.SSLContext | None = None) -> tup
 
 
 def test_probes_and_plain_metrics(kubeconfig: Path, namespace: str, control_plane: Cluster) -> None:
-    health, metrics = _free_port(), _free_port()
+    health, metrics = free_ports(2)
     flags = (
         "--leader-elect",
         f"--health-probe-bind-address=127.0.0.1:{health}",
@@ -141,7 +136,7 @@ def test_secure_metrics_are_for_those_whom_the_cluster_lets_read_them(
     kubectl = control_plane.kubectl
     kubectl.run("create", "serviceaccount", "nobody", f"--namespace={namespace}")
     nobody = kubectl.run("create", "token", "nobody", f"--namespace={namespace}").strip()
-    port = _free_port()
+    [port] = free_ports(1)
     url = f"https://127.0.0.1:{port}/metrics"
     with process(
         kubeconfig, namespace, *QUIET, f"--metrics-bind-address=127.0.0.1:{port}", f"--metrics-cert-path={tmp_path}"

@@ -28,7 +28,7 @@ from magos.api.kube import (
 )
 from magos.api.kube.containers import Capabilities
 from magos.api.meta import Kind, ObjectMeta
-from magos.api.names import JobType, job_name, volume_claim_name
+from magos.api.names import SECRET_COPIES, JobType, job_name, volume_claim_name
 from magos.api.workspace import PhaseOptions, Workspace
 from magos.ids import RunID
 from magos.reconcilers.workspace.environment import JobPlan, stage_environment
@@ -39,10 +39,7 @@ from magos.reconcilers.workspace.settings import PodConfig, WorkspaceSettings
 from magos.reconcilers.workspace.stages import Stage, fixed_mounts, fixed_volumes, stages_of
 from magos.reconcilers.workspace.variables import REDACT
 
-__all__ = ["CLAIM_KIND", "DEFAULT_DEADLINE_SECONDS", "IDENTITY", "SECRET_COPIES", "claim_manifest", "job_manifest"]
-
-SECRET_COPIES = "MAGOS_SECRET_"  # noqa: S105 - the name of variables
-"""Prefix under which ``terraform`` gets what an ``envFrom`` takes from a Secret once more, to know what to mask."""
+__all__ = ["CLAIM_KIND", "DEFAULT_DEADLINE_SECONDS", "IDENTITY", "claim_manifest", "job_manifest"]
 
 IDENTITY = (labels.WORKSPACE, labels.JOB_TYPE, labels.RUN_ID)
 """Labels that a Job found under our name must share to be ours."""

@@ -16,6 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from magos.local.controlplane import free_ports
+from magos.local.loopback import serving
+
 IDENTITY = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -157,25 +160,13 @@ def http_server(root: Path, tls: ssl.SSLContext | None = None) -> Iterator[HTTPS
         def handle_error(self, request: object, client_address: object) -> None:
             """Keep quiet: a client that breaks off a TLS handshake is part of the tests."""
 
-    with Server(("127.0.0.1", 0), Handler) as server:
-        if tls is not None:
-            server.socket = tls.wrap_socket(server.socket, server_side=True)
-        state.port = server.server_port
-        state.url = f"http{'s' if tls else ''}://127.0.0.1:{state.port}"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield state
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-def free_port() -> int:
-    """Return a port of loopback that nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    server = Server(("127.0.0.1", 0), Handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    state.port = server.server_port
+    state.url = f"http{'s' if tls else ''}://127.0.0.1:{state.port}"
+    with serving(server, "smart HTTP"):
+        yield state
 
 
 def wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
@@ -199,7 +190,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 @contextmanager
 def git_daemon(root: Path) -> Iterator[str]:
     """Yield the base URL of a ``git daemon``."""
-    port = free_port()
+    port = free_ports(1)[0]
     process = subprocess.Popen(
         [f"{subprocess.check_output(['git', '--exec-path'], text=True).strip()}/git-daemon", "--reuseaddr",
          "--export-all", "--listen=127.0.0.1", f"--port={port}", f"--base-path={root}", str(root)],
@@ -240,14 +231,9 @@ def of_version_0(base: str) -> Iterator[str]:
                 _pass_on(client, daemon)
                 back.join()
 
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield f"git://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
+    with serving(server, "git of version 0"):
+        yield f"git://127.0.0.1:{server.server_address[1]}"
 
 
 class SSHServer:
@@ -277,7 +263,7 @@ def ssh_server(
     if program is None and os.geteuid() != 0:
         pytest.skip("needs sshd, which only root can install here (package openssh-server)")
     assert program, "these tests need sshd: run scripts/install-test-servers"
-    port = free_port()
+    port = free_ports(1)[0]
     for name in ("host", "user"):
         subprocess.run(["ssh-keygen", "-q", *kind, "-N", "", "-C", "", "-f", str(folder / name)], check=True)
     (folder / "authorized").write_text((folder / "user.pub").read_text())

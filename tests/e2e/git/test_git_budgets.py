@@ -5,7 +5,6 @@ import socket
 import socketserver
 import struct
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,6 +22,7 @@ from magos.git.remote import Access, open_remote
 from magos.git.stores import Stores
 from magos.git.url import parse
 from magos.ids import GitSHA
+from magos.local.loopback import serving
 from tests.e2e.git.servers import HTTPServer, Repository, git_daemon, ssh_server
 from tests.e2e.git.test_git_hostile_server import SHA, V2, packet
 
@@ -73,14 +73,9 @@ def endless(first: bytes, again: bytes) -> Iterator[str]:
                 while connection.recv(65536):
                     pass
 
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield f"git://127.0.0.1:{server.server_address[1]}/r.git"
-        finally:
-            server.shutdown()
-            thread.join()
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
+    with serving(server, "endless git"):
+        yield f"git://127.0.0.1:{server.server_address[1]}/r.git"
 
 
 def fetch(

@@ -12,8 +12,9 @@ import trustme
 from magos.git.credentials import Credentials
 from magos.git.errors import GitError, GitReason
 from magos.git.lsremote import LsRemoteRequest, ls_remote
+from magos.local.controlplane import free_ports
 from tests.e2e.git.conftest import SCHEMES, Clones
-from tests.e2e.git.servers import HTTPServer, Repository, free_port, git, git_daemon, http_server
+from tests.e2e.git.servers import HTTPServer, Repository, git, git_daemon, http_server
 
 LOGIN = Credentials(username="alice", password="open:sesame")
 
@@ -211,7 +212,7 @@ def test_the_id_of_a_tag_object_is_no_commit(
 
 
 def test_an_unreachable_server_is_named(clone: Clones) -> None:
-    port = free_port()
+    port = free_ports(1)[0]
     error = clone.fails(f"http://127.0.0.1:{port}/x")
     assert error.reason is GitReason.GIT_FAILED
     assert f"http://127.0.0.1:{port}/x" in error.message

@@ -15,8 +15,9 @@ from magos.git.gitaccess import git_environment
 from magos.git.lsremote import LsRemoteRequest, ls_remote
 from magos.git.ssh import SSHFiles, explain, ssh_arguments
 from magos.git.url import parse
+from magos.local.controlplane import free_ports
 from tests.e2e.git.conftest import SCHEMES, Clones
-from tests.e2e.git.servers import HTTPServer, Repository, SSHServer, free_port, git, http_server, ssh_server
+from tests.e2e.git.servers import HTTPServer, Repository, SSHServer, git, http_server, ssh_server
 
 
 @pytest.fixture(scope="session")
@@ -101,7 +102,7 @@ def test_a_missing_repository_and_a_closed_port_are_git_failures(
     missing = clone.fails(sshd.url(root / "nothing.git"), credentials=access)
     assert missing.reason is GitReason.GIT_FAILED
     assert "nothing.git" in missing.message
-    port = free_port()
+    port = free_ports(1)[0]
     closed = clone.fails(f"ssh://git@127.0.0.1:{port}/x", credentials=access)
     assert closed.reason is GitReason.GIT_FAILED
     assert "refused" in closed.message
