@@ -11,10 +11,11 @@ from typing import TypeVar
 from magos.api.annotations import EXECUTION_ALLOWED, TRUE, execution_allowed
 from magos.api.phases import GRANTABLE
 from magos.api.workspace import WORKSPACES, Workspace
-from magos.runtime.decision import Effect, Event, EventType, PatchAnnotations, Refusal
+from magos.runtime.decision import Effect, Event, EventType, PatchAnnotations, Refusal, Unchanged
 
 __all__ = [
     "BY_PROJECT",
+    "GRANTS_PER_JUDGEMENT",
     "carries_permission",
     "grant",
     "members_of",
@@ -25,6 +26,9 @@ __all__ = [
     "rotated",
     "wants_grant",
 ]
+
+GRANTS_PER_JUDGEMENT = 20
+"""Grants are written one after the other: whatever changes meanwhile among the members must be seen before long."""
 
 BY_PROJECT = "project"
 """Index of Workspaces that the app must provide: ``project_index(namespace, spec.projectRef.name)``."""
@@ -57,14 +61,14 @@ def carries_permission(member: Workspace) -> bool:
     return EXECUTION_ALLOWED in member.metadata.annotations
 
 
-def grant(member: Workspace) -> Effect:
-    """Return the write that gives permission to exactly the judged version."""
-    return _set_permission(member, TRUE)
+def grant(member: Workspace, judged_by: tuple[Unchanged, ...]) -> Effect:
+    """Return the write that gives permission to exactly the judged version, while ``judged_by`` still holds."""
+    return _set_permission(member, TRUE, judged_by)
 
 
 def revoke(member: Workspace) -> Effect:
     """Return the write that takes permission from exactly the judged version; it never touches a Job."""
-    return _set_permission(member, None)
+    return _set_permission(member, None, ())
 
 
 def permission_event(member: Workspace, reason: str, note: str) -> Event:
@@ -95,7 +99,7 @@ def refusal_text(refusal: Refusal) -> str:
     return f"{type(effect).__name__} of {effect.kind.name} {target} was refused: {refusal.message.rstrip('.')}."
 
 
-def _set_permission(member: Workspace, value: str | None) -> Effect:
+def _set_permission(member: Workspace, value: str | None, judged_by: tuple[Unchanged, ...]) -> Effect:
     meta = member.metadata
     return PatchAnnotations(
         kind=WORKSPACES,
@@ -104,4 +108,5 @@ def _set_permission(member: Workspace, value: str | None) -> Effect:
         uid=meta.uid,
         annotations={EXECUTION_ALLOWED: value},
         resource_version=meta.resource_version,
+        unchanged=judged_by,
     )

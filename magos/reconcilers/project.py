@@ -22,6 +22,7 @@ from magos.api.timestamps import format_time, parse_time
 from magos.api.workspace import WORKSPACES, Workspace
 from magos.reconcilers.members import (
     BY_PROJECT,
+    GRANTS_PER_JUDGEMENT,
     carries_permission,
     grant,
     members_of,
@@ -44,17 +45,15 @@ from magos.runtime.decision import (
     RemoveFinalizer,
     Request,
     StatusPatch,
+    Unchanged,
     View,
 )
 
-__all__ = ["GRACE", "GRANTS_PER_READ", "Observation", "observe", "reconcile"]
+__all__ = ["GRACE", "Observation", "observe", "reconcile"]
 
 GRACE = timedelta(seconds=3)
 _LOOK_AGAIN = timedelta(minutes=1)
 _SOON = timedelta(seconds=5)
-
-GRANTS_PER_READ = 20
-"""Grants are written one after the other: a Rollout that appears meanwhile must not be overlooked for long."""
 
 
 class Observation(Struct, frozen=True, kw_only=True):
@@ -143,10 +142,15 @@ def _orchestrate(seen: Observation, project: Project) -> Decision:
     if seen.rollout_live is None:
         probe = LiveGet(ROLLOUTS, project.metadata.namespace, project.metadata.name)
         return Decision(status=status, probes=(probe,), requeue_at=again, outcome=Outcome.WAITING)
-    granted = rotated(ripe, seen.now)[:GRANTS_PER_READ]
+    granted = rotated(ripe, seen.now)[:GRANTS_PER_JUDGEMENT]
+    meta = project.metadata
+    still = (
+        Unchanged(kind=PROJECTS, namespace=meta.namespace, name=meta.name, resource_version=meta.resource_version),
+        Unchanged(kind=ROLLOUTS, namespace=meta.namespace, name=meta.name, resource_version=""),
+    )
     return Decision(
         status=status,
-        effects=tuple(map(grant, granted)),
+        effects=tuple(grant(member, still) for member in granted),
         events=tuple(
             permission_event(member, "Granted", f"Project {project.metadata.name} allows execution.")
             for member in granted

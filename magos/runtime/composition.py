@@ -90,7 +90,7 @@ class Composition:
             rng=rng,
             informers=self.informers,
             caches=caches,
-            executor=Executor(client, caches, still_leading=self.still_leading, emit=self.recorder.emit),
+            executor=Executor(client, caches, clock=clock, still_leading=self.still_leading, emit=self.recorder.emit),
         )
         self.controllers = tuple(self._controller(spec, machinery) for spec in specs)
         self.certificate: ServingCertificate | None = None

@@ -159,10 +159,10 @@ class Propagation(StrEnum):
 
 
 class Unchanged(Struct, frozen=True, kw_only=True):
-    """Precondition: the live object still has the resourceVersion it was judged by.
+    """Precondition: an object still has the resourceVersion it was judged by; empty: it still does not exist.
 
-    The executor reads the object from the API server right before the effect. If the version was moved by this same
-    decision's own writes, the moved version is expected. A difference ends the pass as a conflict: nothing is forced.
+    If the version was moved by this same decision's own writes, the moved version is expected. A difference ends the
+    pass as a conflict: nothing is forced. How fresh the answer is, is for the effect to say that carries the condition.
     """
 
     kind: Kind[Any]
@@ -182,6 +182,7 @@ class Create(Struct, frozen=True, kw_only=True):
     manifest: Any
     identity: tuple[str, ...] = ()
     unchanged: Unchanged | None = None
+    """Read from the API server right before the creation."""
 
 
 class Delete(Struct, frozen=True, kw_only=True):
@@ -199,6 +200,10 @@ class PatchAnnotations(Struct, frozen=True, kw_only=True):
 
     With ``resource_version`` the write is conditional on exactly the judged version (a version moved by this decision's
     own writes follows along). Removing what is absent and setting what is set are dropped without a request.
+
+    ``unchanged`` are the objects that the write was judged by besides. A decision may hold hundreds of such writes, so
+    the caches are asked before each of them and the API server at least every 100 ms: a person who changes what
+    permission was judged by stops the writes that are left.
     """
 
     kind: Kind[Any]
@@ -207,6 +212,7 @@ class PatchAnnotations(Struct, frozen=True, kw_only=True):
     uid: str
     annotations: Mapping[str, str | None]
     resource_version: str = ""
+    unchanged: tuple[Unchanged, ...] = ()
 
 
 class AddFinalizer(Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ Promises, besides the order rule that stands in ``decision.py``:
 4. Each step is idempotent: the process may die before or after any of them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, assert_never
 
 import structlog
@@ -19,6 +19,7 @@ from msgspec import Struct
 from magos.api.meta import ObjectMeta, Resource, controller_of
 from magos.runtime.apierror import ApiError
 from magos.runtime.client import ApiClient
+from magos.runtime.clock import Clock
 from magos.runtime.decision import (
     AddFinalizer,
     Create,
@@ -33,10 +34,14 @@ from magos.runtime.decision import (
 )
 from magos.runtime.endings import Applied, End, Stop, judge, refused
 from magos.runtime.ledger import Ledger, Target
+from magos.runtime.resourceversion import is_older
 from magos.runtime.statusdiff import merge_patch
 from magos.runtime.view import Caches
 
 __all__ = ["Executor", "Step", "StepObserver"]
+
+CONFIRM_EVERY = 0.1
+"""Seconds for which the API server's word about a condition of repeated writes is good."""
 
 _log = structlog.get_logger(__name__)
 
@@ -76,19 +81,21 @@ class Executor:
         client: ApiClient,
         caches: Caches,
         *,
+        clock: Clock,
         still_leading: Callable[[], bool],
         emit: Callable[[Event], None],
         observer: StepObserver | None = None,
     ) -> None:
         self._client = client.on(may_write=still_leading)
         self._caches = caches
+        self._clock = clock
         self._still_leading = still_leading
         self._emit = emit
         self._observer: StepObserver = observer or _Unobserved()
 
     async def apply(self, decision: Decision) -> Applied:
         """Carry out status, effects and events in this order."""
-        ledger = Ledger(self._caches)
+        ledger = Ledger(self._caches, confirmed_at=self._clock.monotonic())
         steps: list[StatusPatch | Effect] = [*decision.effects]
         first = 0
         if decision.status is not None:
@@ -178,19 +185,38 @@ class Executor:
         return occupant
 
     async def _require(self, condition: Unchanged, ledger: Ledger) -> None:
-        """Read the object past every cache and stop unless it has the version the pass judged."""
+        """Read the object past every cache and stop unless it is as the pass judged it."""
         target = Target(condition.kind, condition.namespace, condition.name)
         expected = ledger.expected(target, condition.resource_version)
+        found = ""
         try:
             live: Resource = await self._client.get(*target)
+            found = live.metadata.resource_version
         except ApiError as error:
             if not error.not_found:
                 raise
+        if found != expected:
             ledger.unclear(target)
-            raise Stop(End.CONFLICT, f"{condition.kind.ref(*target[1:])} is gone") from error
-        if live.metadata.resource_version != expected:
-            ledger.unclear(target)
-            raise Stop(End.CONFLICT, f"{condition.kind.ref(*target[1:])} has changed since it was judged")
+            change = "has changed since it was judged" if expected else "exists now"
+            raise Stop(End.CONFLICT, f"{condition.kind.ref(*target[1:])} {change if found else 'is gone'}")
+
+    async def _confirm(self, conditions: Sequence[Unchanged], ledger: Ledger) -> None:
+        """Stop unless all conditions hold: by the caches, and by the API server if it was not asked lately."""
+        now = self._clock.monotonic()
+        if now < ledger.confirmed_at + CONFIRM_EVERY and all(self._held(each, ledger) for each in conditions):
+            return
+        for each in conditions:
+            await self._require(each, ledger)
+        ledger.confirmed_at = now
+
+    def _held(self, condition: Unchanged, ledger: Ledger) -> bool:
+        """Tell whether the caches show nothing else; they may lag behind, but not run ahead of what was judged."""
+        target = Target(condition.kind, condition.namespace, condition.name)
+        cache = self._caches.find(condition.kind.resource)
+        held = None if cache is None else cache.get(*target[1:])
+        if held is None or not condition.resource_version:
+            return held is None and not condition.resource_version
+        return not is_older(ledger.expected(target, condition.resource_version), held.metadata.resource_version)
 
     async def _delete(self, action: Delete, target: Target, ledger: Ledger) -> None:
         known = ledger.known(target)
@@ -229,6 +255,8 @@ class Executor:
             as_judged = version in ("", current.resource_version)
             if as_judged and all(current.annotations.get(key) == value for key, value in action.annotations.items()):
                 return
+        if action.unchanged:
+            await self._confirm(action.unchanged, ledger)
         metadata: dict[str, Any] = {"uid": action.uid, "annotations": dict(action.annotations)}
         if version:
             metadata["resourceVersion"] = version

@@ -23,9 +23,13 @@ class Target(NamedTuple):
 
 
 class Ledger:
-    """Kept for one decision; see the module."""
+    """Kept for one decision; see the module.
 
-    def __init__(self, caches: Caches) -> None:
+    ``confirmed_at`` is the monotonic time at which the API server last said that what was judged is so still.
+    """
+
+    def __init__(self, caches: Caches, *, confirmed_at: float = 0.0) -> None:
+        self.confirmed_at = confirmed_at
         self._caches = caches
         self._moved: dict[tuple[str, str, str, str], str] = {}
         self._left: dict[tuple[str, str, str], Resource] = {}

@@ -23,6 +23,7 @@ _ENDS = ("tests/unit/reconcilers/test_ends.py",)
 _VARIABLES = ("tests/unit/reconcilers/test_workspace_variables.py",)
 _POLICIES = ("tests/unit/reconcilers/test_workspace_policies.py",)
 _STAGES = "tests/e2e/runner/test_runner_stages.py"
+_STOPS = ("tests/sim/test_emergency_stop.py",)
 _ROLLOUT = ("tests/unit/reconcilers/test_rollout.py", "tests/unit/reconcilers/test_rollout_laws.py")
 
 
@@ -328,6 +329,27 @@ MUTATIONS = (
         "        if standing is Standing.PARKED:\n            return False\n",
         "",
         ("tests/sim/test_controller.py",),
+    ),
+    Mutation(
+        "grants: nobody looks again at what they were judged by",
+        "magos/runtime",
+        "        if action.unchanged:\n",
+        "        if action.unchanged and not action:\n",
+        _STOPS,
+    ),
+    Mutation(
+        "grants: the caches alone are asked whether the judgement still holds",
+        "magos/runtime",
+        "if now < ledger.confirmed_at + CONFIRM_EVERY and all(",
+        "if all(",
+        _RUNTIME,
+    ),
+    Mutation(
+        "grants: a Rollout that appears does not stop a Project",
+        "magos/reconcilers",
+        'Unchanged(kind=ROLLOUTS, namespace=meta.namespace, name=meta.name, resource_version=""),',
+        "",
+        _STOPS,
     ),
 )
 

@@ -468,3 +468,59 @@ def event(widget: Widget) -> Event:
         action="Reconcile",
         note="",
     )
+
+
+def test_repeated_writes_stop_at_the_latest_a_tenth_of_a_second_after_what_they_were_judged_by_changed() -> None:
+    async def scene(world: World, process: Process) -> None:
+        widget = cached(process)
+        world.server.latency = (0.01, 0.01)
+        condition = Unchanged(**NAME, resource_version=widget.metadata.resource_version)
+        await world.user.create(WIDGETS, {"metadata": {"name": "b", "namespace": "default"}, "spec": {}})
+        target = await process.client.get(WIDGETS, "default", "b")
+        changes = tuple(
+            PatchAnnotations(
+                kind=WIDGETS,
+                namespace="default",
+                name="b",
+                uid=target.metadata.uid,
+                annotations={"example.com/note": str(number)},
+                unchanged=(condition,),
+            )
+            for number in range(100)
+        )
+        # The caches of this process are silent, so that only the API server itself can tell.
+        process.transport.partition()
+        process.transport.cut = False
+
+        async def stop() -> None:
+            await anyio.sleep(0.5)
+            await world.user.patch(WIDGETS, "default", "a", {"metadata": {"annotations": {"x": "1"}}})
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(stop)
+            applied = await process.executor.apply(Decision(effects=changes))
+        assert applied.end is End.CONFLICT
+        at = [s.at for s in world.server.served if s.verb == "patch"]
+        stopped = next(s.at for s in world.server.served if s.verb == "patch" and s.path.endswith("/a"))
+        assert 20 < len(at) < 100
+        assert max(at) <= stopped + 0.2
+
+    in_world(scene)
+
+
+def test_a_write_conditional_on_absence_stops_when_the_object_appears() -> None:
+    async def scene(world: World, process: Process) -> None:
+        widget = cached(process)
+        absent = Unchanged(kind=WIDGETS, namespace="default", name="b", resource_version="")
+        change = PatchAnnotations(
+            **NAME, uid=widget.metadata.uid, annotations={"example.com/note": "1"}, unchanged=(absent,)
+        )
+        assert (await process.executor.apply(Decision(effects=(change,)))).end is End.COMPLETE
+        await world.user.create(WIDGETS, {"metadata": {"name": "b", "namespace": "default"}, "spec": {}})
+        await world.until(lambda: process.widgets.cache.get("default", "b") is not None)
+        again = PatchAnnotations(
+            **NAME, uid=widget.metadata.uid, annotations={"example.com/note": "2"}, unchanged=(absent,)
+        )
+        assert (await process.executor.apply(Decision(effects=(again,)))).end is End.CONFLICT
+
+    in_world(scene)

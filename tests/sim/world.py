@@ -51,6 +51,7 @@ class Process:
         self.executor = Executor(
             self.client,
             self.caches,
+            clock=world.clock,
             still_leading=lambda: self.leading,
             emit=self.events.append,
             observer=observer,

@@ -16,12 +16,12 @@ from magos.api.phases import Phase
 from magos.api.reasons import Reason
 from magos.api.rollout import ROLLOUTS, Rollout, RolloutStatus
 from magos.api.timestamps import format_time, parse_time
-from magos.reconcilers.members import grant, permission_event, refusal_text, revoke, rotated
+from magos.reconcilers.members import GRANTS_PER_JUDGEMENT, grant, permission_event, refusal_text, revoke, rotated
 from magos.reconcilers.revisions import pending_revision
 from magos.reconcilers.rollout import messages
 from magos.reconcilers.rollout.observation import Observation, live_probes
 from magos.reconcilers.rollout.verdict import Verdict, judge, stored_step
-from magos.runtime.decision import Decision, Event, EventType, Outcome, StatusPatch
+from magos.runtime.decision import Decision, Event, EventType, Outcome, StatusPatch, Unchanged
 
 __all__ = ["reconcile"]
 
@@ -53,7 +53,12 @@ def _carry_out(seen: Observation, rollout: Rollout, verdict: Verdict) -> Decisio
     """The status first, then permission is taken, then given."""
     status = _status(seen, rollout, verdict)
     name = rollout.metadata.name
-    revoked, granted = rotated(verdict.revocations, seen.now), rotated(verdict.grants, seen.now)
+    revoked = rotated(verdict.revocations, seen.now)
+    # Taking permission from many takes long: what is given behind it is judged anew.
+    most = GRANTS_PER_JUDGEMENT if len(revoked) <= GRANTS_PER_JUDGEMENT else 0
+    granted = rotated(verdict.grants, seen.now)[:most]
+    meta = rollout.metadata
+    still = Unchanged(kind=ROLLOUTS, namespace=meta.namespace, name=name, resource_version=meta.resource_version)
     why = f"step {verdict.step} is active" if verdict.step else "no step is active"
     taken = [permission_event(each, "Revoked", f"Rollout {name} takes permission back: {why}.") for each in revoked]
     given = [
@@ -67,8 +72,9 @@ def _carry_out(seen: Observation, rollout: Rollout, verdict: Verdict) -> Decisio
     ]
     return Decision(
         status=status,
-        effects=(*map(revoke, revoked), *map(grant, granted)),
+        effects=(*map(revoke, revoked), *(grant(member, (still,)) for member in granted)),
         events=(*_told(rollout, verdict, status), *taken, *given),
+        requeue_at=seen.now if len(granted) < len(verdict.grants) else None,
         outcome=_outcome(verdict),
     )
 
