@@ -28,6 +28,7 @@ __all__ = [
     "find",
     "kstatus",
     "merge",
+    "merge_abnormal",
     "shorten",
     "standing_conditions",
 ]
@@ -46,6 +47,7 @@ class ConditionType(StrEnum):
     SOURCE_UNREACHABLE = "SourceUnreachable"
     HISTORY_BACKLOG = "HistoryBacklog"
     UNSELECTED_WORKSPACES = "UnselectedWorkspaces"
+    API_TROUBLE = "ApiTrouble"
 
 
 KSTATUS = frozenset({ConditionType.READY, ConditionType.RECONCILING, ConditionType.STALLED})
@@ -128,8 +130,20 @@ def standing_conditions(
     wanted = [Wanted(type=ConditionType.READY, status=ready, reason=standing.reason, message=message)]
     if companion is not None:
         wanted.append(Wanted(type=companion, status="True", reason=standing.reason, message=message))
-    wanted += [Wanted(type=a.type, status="True", reason=a.reason, message=shorten(a.message)) for a in abnormal]
+    wanted += map(_holding, abnormal)
     return merge(existing, wanted, owned=KSTATUS | owned, generation=standing.generation, now=now)
+
+
+def merge_abnormal(
+    existing: Sequence[Condition],
+    abnormal: Sequence[Abnormal],
+    owned: ConditionType,
+    *,
+    generation: int,
+    now: datetime,
+) -> tuple[Condition, ...]:
+    """Return ``existing`` with the abnormal-true condition of type ``owned`` as it holds now, or without it."""
+    return merge(existing, [*map(_holding, abnormal)], owned=frozenset({owned}), generation=generation, now=now)
 
 
 def merge(
@@ -153,6 +167,10 @@ def merge(
         elif condition.type not in owned:
             merged.append(condition)
     return (*merged, *(_renew(None, want, generation, now) for want in fresh.values()))
+
+
+def _holding(abnormal: Abnormal) -> Wanted:
+    return Wanted(type=abnormal.type, status="True", reason=abnormal.reason, message=shorten(abnormal.message))
 
 
 def _renew(old: Condition | None, want: Wanted, generation: int, now: datetime) -> Condition:

@@ -10,6 +10,7 @@ from magos.apps.project_metrics import project_gauges
 from magos.apps.workspace_composition import by_project
 from magos.reconcilers.members import BY_PROJECT
 from magos.reconcilers.project import observe, reconcile
+from magos.reconcilers.trouble import show_trouble
 from magos.runtime.assembly import Assembly
 from magos.runtime.controller import ControllerSpec
 from magos.runtime.decision import Decision, Request, View
@@ -44,7 +45,9 @@ def project_controller(assembly: Assembly) -> Sequence[ControllerSpec]:
 
 def project_reconciler(request: Request, view: View, now: datetime) -> Decision:
     """Decide about one Project."""
-    return reconcile(observe(request, view, now))
+    decision = reconcile(observe(request, view, now))
+    project = view.get(PROJECTS, request.namespace, request.name)
+    return show_trouble(decision, PROJECTS, project, view.trouble, now)
 
 
 def of_member(change: Change[Workspace]) -> Iterable[Key]:

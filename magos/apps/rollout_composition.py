@@ -11,6 +11,7 @@ from magos.apps.workspace_composition import by_project
 from magos.reconcilers.members import BY_PROJECT
 from magos.reconcilers.rollout.machine import reconcile
 from magos.reconcilers.rollout.observation import observe
+from magos.reconcilers.trouble import show_trouble
 from magos.runtime.assembly import Assembly
 from magos.runtime.controller import ControllerSpec
 from magos.runtime.decision import Decision, Request, View
@@ -42,4 +43,5 @@ def rollout_controller(assembly: Assembly) -> Sequence[ControllerSpec]:
 
 def rollout_reconciler(request: Request, view: View, now: datetime) -> Decision:
     """Decide about one Rollout."""
-    return reconcile(observe(request, view, now))
+    decision = reconcile(observe(request, view, now))
+    return show_trouble(decision, ROLLOUTS, view.get(ROLLOUTS, request.namespace, request.name), view.trouble, now)

@@ -12,6 +12,7 @@ from magos.api.meta import Resource
 from magos.api.variableset import VARIABLESETS, SourceKind, VariableSet
 from magos.apps.variableset_metrics import unresolved_references
 from magos.apps.variableset_sources import SourceReader
+from magos.reconcilers.trouble import show_trouble
 from magos.reconcilers.variableset.machine import reconcile
 from magos.reconcilers.variableset.observation import BY_SOURCE, observe, source_index
 from magos.reconcilers.variableset.sources import Memory, SourceContent, SourceKey, wanted_keys
@@ -60,7 +61,8 @@ def variableset_reconciler() -> Reconciler:
             memory[key] = recollection
         else:
             memory.pop(key, None)
-        return reconcile(seen)
+        subject = view.get(VARIABLESETS, request.namespace, request.name)
+        return show_trouble(reconcile(seen), VARIABLESETS, subject, view.trouble, now)
 
     return decide
 

@@ -16,6 +16,7 @@ from magos.apps.repository_secrets import RepositorySecretReader
 from magos.apps.workspace_metrics import WorkspaceMetrics
 from magos.reconcilers.effects import JobEvents, RepositorySecrets
 from magos.reconcilers.members import BY_PROJECT, project_index
+from magos.reconcilers.trouble import show_trouble
 from magos.reconcilers.workspace.machine import reconcile
 from magos.reconcilers.workspace.observation import BY_WORKSPACE, observe, workspace_index
 from magos.reconcilers.workspace.settings import WorkspaceSettings
@@ -77,7 +78,9 @@ def workspace_reconciler(settings: WorkspaceSettings, draw: Callable[[int], byte
     """Return the reconciler; the random bytes are drawn here, so that what decides stays pure."""
 
     def decide(request: Request, view: View, now: datetime) -> Decision:
-        return reconcile(observe(request, view, now, settings, draw(_RUN_ID_BYTES)))
+        decision = reconcile(observe(request, view, now, settings, draw(_RUN_ID_BYTES)))
+        workspace = view.get(WORKSPACES, request.namespace, request.name)
+        return show_trouble(decision, WORKSPACES, workspace, view.trouble, now)
 
     return decide
 

@@ -7,17 +7,21 @@ Promises:
 3. How a pass ended decides what comes next, and nothing else does:
 
    ============  ==================================================================================
-   complete      failures forgotten; the appointment is what the decision says, none if it says none
+   complete      failures forgotten; the appointment is what the decision says, none if it says none.
+                 A pass that was shown a refusal forgets nothing: the key backs off besides
    with probes   the probes are answered and the key runs again at once, at most 8 times in a row
    refused       the key runs again at once and sees the refusal; if it asks for the same again, back-off
-   conflict      again soon, once the caches have moved; not an error, no back-off
+   conflict      back-off from 5 ms, usually outrun by the watch event of what has changed; not an error
    transient     back-off; an appointment that stands is kept
    failed        the same, and it is logged as an error; so is an exception of the reconciler
    fenced        nothing: the process is about to end
    ============  ==================================================================================
 
-4. No error of one key ends a worker, and no worker waits for a cache.
-5. Passes that decide nothing need no I/O and therefore never let go of the loop by themselves: a worker gives way after
+4. A back-off ends early for news only: never for the watch events of the pass's own writes (``echoes``), and not
+   because a write that was looked up turned out never to have happened. So whatever the API server answers for ever,
+   the tries of a key grow with the logarithm of the time.
+5. No error of one key ends a worker, and no worker waits for a cache.
+6. Passes that decide nothing need no I/O and therefore never let go of the loop by themselves: a worker gives way after
    ``SLICE`` seconds. A key that is written over and over is slowed down (``churn``).
 """
 
@@ -32,19 +36,21 @@ import anyio
 import structlog
 from msgspec import Struct, field
 
-from magos.api.meta import Kind
+from magos.api.meta import Kind, ObjectMeta
 from magos.runtime.apierror import ApiError
 from magos.runtime.churn import ChurnGuard
 from magos.runtime.client import ApiClient
 from magos.runtime.clock import Clock
 from magos.runtime.consistency import Gate, Standing
-from magos.runtime.decision import Decision, Fact, Probe, Reconciler, Refusal, Request
+from magos.runtime.decision import Decision, Fact, Priority, Probe, Reconciler, Refusal, Request
+from magos.runtime.echoes import Echoes, Version
 from magos.runtime.effects import Executor
 from magos.runtime.endings import Applied, End
 from magos.runtime.informer import Change, Informer
 from magos.runtime.passes import PassObserver, PassReport, Result
 from magos.runtime.probes import ProbeHandler, ProbeRegistry
 from magos.runtime.sources import Bell, Source
+from magos.runtime.troubles import Troubles
 from magos.runtime.view import Caches, CacheView
 from magos.runtime.workqueue import Item, Key, QueueObserver, ShutDown, WorkQueue
 
@@ -56,8 +62,6 @@ ROUNDS = 8
 SLICE = 0.002
 """Seconds a worker may hold the loop."""
 
-CONFLICT_BASE = 0.005
-CONFLICT_CAP = 1.0
 LONGEST_RETRY_AFTER = 300.0
 
 LONGEST_APPOINTMENT = 3600.0
@@ -125,9 +129,10 @@ class Controller:
         self._observers = tuple(observers)
         self._probes = ProbeRegistry(machinery.client, machinery.clock, spec.probes)
         self.queue = WorkQueue(machinery.clock, machinery.rng, spec.name, queue_observers)
-        self._gate = Gate(machinery.client, machinery.clock, machinery.informers, self.queue.add)
+        self._gate = Gate(machinery.client, machinery.clock, machinery.informers, self._released)
+        self._echoes = Echoes()
+        self._troubles = Troubles(machinery.clock)
         self._carry: dict[Key, _Carry] = {}
-        self._conflicts: dict[Key, int] = {}
         self._churn: ChurnGuard[Key] = ChurnGuard()
         self._serial = itertools.count(1)
         self._stopping = False
@@ -169,12 +174,21 @@ class Controller:
                 return
             keys, priority = woken
             anew = own and _begins_anew(change)
+            latest = change.old if change.new is None else change.new
+            version = Version.of(source.informer.kind, ObjectMeta() if latest is None else latest.metadata)
             for key in keys:
                 if anew:
                     self.queue.forget(key)
-                self.queue.add(key, priority)
+                    self._troubles.ended(key)
+                if not self._echoes.keeps(key, version, priority, backing_off=self.queue.backs_off(key)):
+                    self.queue.add(key, priority)
 
         return on_change
+
+    def _released(self, key: Key, priority: Priority) -> None:
+        """The caches have caught up, which is no reason to cut a back-off short."""
+        if not self.queue.backs_off(key):
+            self.queue.add(key, priority)
 
     async def _work(self) -> None:
         give_way = self._clock.monotonic() + SLICE
@@ -183,10 +197,14 @@ class Controller:
                 item = await self.queue.get()
             except ShutDown:
                 return
+            self._echoes.begin(item.key)
             try:
                 while await self._round(item) and not self._stopping:
                     pass
             finally:
+                woken = self._echoes.end(item.key, backing_off=self.queue.backs_off(item.key))
+                if woken is not None:
+                    self.queue.add(item.key, woken)
                 self.queue.done(item.key)
             if self._clock.monotonic() > give_way:
                 await asyncio.sleep(0)
@@ -215,6 +233,8 @@ class Controller:
             self._log.exception("reconcile raised", namespace=item.key.namespace, name=item.key.name)
             applied = Applied(end=End.FAILED, message=f"{type(error).__name__}: {error}")
         self._remember(item.key, applied)
+        if applied.end in (End.CONFLICT, End.TRANSIENT, End.FAILED):
+            self._troubles.failed(item.key, applied.message, now)
         follows, result = self._conclude(item.key, carry, decision, applied)
         self._report(item, result, now, decision, applied)
         return follows
@@ -226,39 +246,38 @@ class Controller:
 
     def _remember(self, key: Key, applied: Applied) -> None:
         self._gate.record(key, applied.writes)
+        self._echoes.wrote(key, applied.writes)
         if any(not write.unknown for write in applied.writes) and self._churn.wrote(key, self._clock.monotonic()):
             self._log.error("object is written over and over", namespace=key.namespace, name=key.name)
 
     def _decide(self, item: Item, carry: _Carry, facts: Mapping[Probe, Fact], *, stale: bool) -> Decision:
-        view = CacheView(self._caches, facts=facts, refusal=carry.refusal, stale=stale)
         key = item.key
+        trouble = self._troubles.of(key)
+        view = CacheView(self._caches, facts=facts, refusal=carry.refusal, stale=stale, trouble=trouble)
         request = Request(namespace=key.namespace, name=key.name, priority=item.priority, attempt=item.attempt)
         return self.spec.reconcile(request, view, self._clock.now())
 
     def _conclude(self, key: Key, carry: _Carry, decision: Decision | None, applied: Applied) -> tuple[bool, Result]:
         """Do what the table says; tell whether the key runs again at once."""
         if applied.end is End.COMPLETE and decision is not None:
-            self._conflicts.pop(key, None)
             if decision.probes:
                 return self._follow(key, _Carry(carry.uid, probes=decision.probes, rounds=carry.rounds + 1))
-            self.queue.forget(key)
+            if self._troubles.ended(key):  # it is shown no more: the pass that follows says so
+                return self._follow(key, _Carry(carry.uid, rounds=carry.rounds + 1))
+            if carry.refusal is None:
+                self.queue.forget(key)
+            else:
+                self.queue.retry(key)
             self._appoint(key, decision.requeue_at)
             return False, Result.SUCCESS if decision.requeue_at is None else Result.REQUEUE_AFTER
         if applied.end is End.CONFLICT:
-            self._soon(key)
+            self.queue.retry(key)
             return False, Result.REQUEUE
         if applied.refusal is not None and (carry.refusal is None or carry.refusal.effect != applied.refusal.effect):
             return self._follow(key, _Carry(carry.uid, refusal=applied.refusal, rounds=carry.rounds + 1))
         if applied.end is not End.FENCED:
             self.queue.retry(key, at_least=min(applied.retry_after or 0.0, LONGEST_RETRY_AFTER))
         return False, Result.ERROR
-
-    def _soon(self, key: Key) -> None:
-        """Come back after a conflict: usually the gate holds the key until the caches have moved anyway."""
-        times = self._conflicts.get(key, 0)
-        self._conflicts[key] = times + 1
-        delay = min(CONFLICT_CAP, CONFLICT_BASE * 2.0 ** min(times, 16))
-        self.queue.add_at(key, self._clock.monotonic() + delay)
 
     def _follow(self, key: Key, carry: _Carry) -> tuple[bool, Result]:
         if carry.rounds >= ROUNDS:

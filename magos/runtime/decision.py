@@ -50,6 +50,7 @@ __all__ = [
     "RemoveFinalizer",
     "Request",
     "StatusPatch",
+    "Trouble",
     "Unchanged",
     "View",
 ]
@@ -144,6 +145,11 @@ class View(Protocol):
     @property
     def refusal(self) -> "Refusal | None":
         """The effect of the pass just before that the API server refused for good, if there was one."""
+        ...
+
+    @property
+    def trouble(self) -> "Trouble | None":
+        """Why no pass of this key has come to its end for a while, None if that is not so."""
         ...
 
 
@@ -248,6 +254,17 @@ class Refusal(Struct, frozen=True, kw_only=True):
     effect: Effect
     code: int
     reason: str
+    message: str
+
+
+class Trouble(Struct, frozen=True, kw_only=True):
+    """Requests of a key's passes fail, or conflict, again and again.
+
+    ``since`` is the wall time of the first failure in a row; ``message`` tells the last: verb, object and answer. It is
+    shown until a pass comes to its end, which is then followed by one that sees none.
+    """
+
+    since: datetime
     message: str
 
 

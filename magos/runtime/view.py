@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 from magos.api.meta import Kind, Resource
 from magos.errors import InvariantViolation
 from magos.runtime.cache import Cache
-from magos.runtime.decision import Fact, Probe, Refusal
+from magos.runtime.decision import Fact, Probe, Refusal, Trouble
 
 __all__ = ["CacheView", "Caches"]
 
@@ -44,7 +44,7 @@ class Caches:
 class CacheView:
     """What one pass sees; see ``decision.View``."""
 
-    __slots__ = ("_caches", "_facts", "_refusal", "_stale")
+    __slots__ = ("_caches", "_facts", "_refusal", "_stale", "_trouble")
 
     def __init__(
         self,
@@ -53,11 +53,13 @@ class CacheView:
         facts: Mapping[Probe, Fact] | None = None,
         refusal: Refusal | None = None,
         stale: bool = False,
+        trouble: Trouble | None = None,
     ) -> None:
         self._caches = caches
         self._facts = facts or {}
         self._refusal = refusal
         self._stale = stale
+        self._trouble = trouble
 
     @property
     def stale(self) -> bool:
@@ -68,6 +70,11 @@ class CacheView:
     def refusal(self) -> Refusal | None:
         """The lasting refusal of the pass just before."""
         return self._refusal
+
+    @property
+    def trouble(self) -> Trouble | None:
+        """Why no pass of this key has come to its end for a while."""
+        return self._trouble
 
     def get(self, kind: Kind[R], namespace: str, name: str) -> R | None:
         """Return the cached object or None."""

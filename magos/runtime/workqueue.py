@@ -120,6 +120,10 @@ class WorkQueue:
         """Return when the key has an appointment, in seconds of the clock."""
         return self._appointments.when(key)
 
+    def backs_off(self, key: Key) -> bool:
+        """Tell whether the key failed and its back-off is not over."""
+        return self._retries.when(key) is not None
+
     def running(self) -> list[tuple[Key, float]]:
         """Return the keys that workers have, each with the seconds since it was handed out."""
         now = self._clock.monotonic()

@@ -10,7 +10,7 @@ from tests.sim.tally import Tally
 
 __all__ = ["NAMES", "measure"]
 
-NAMES = ("sim.histories", "sim.crash_points", "sim.faults", "sim.violations", "sim.seconds")
+NAMES = ("sim.histories", "sim.crash_points", "sim.faults", "sim.lasting_faults", "sim.violations", "sim.seconds")
 
 _ROOT = Path(__file__).parents[2]
 

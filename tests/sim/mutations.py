@@ -23,6 +23,12 @@ _ENDS = ("tests/unit/reconcilers/test_ends.py",)
 _VARIABLES = ("tests/unit/reconcilers/test_workspace_variables.py",)
 _POLICIES = ("tests/unit/reconcilers/test_workspace_policies.py",)
 _STAGES = "tests/e2e/runner/test_runner_stages.py"
+_LASTING = (
+    "tests/sim/test_lasting_faults.py::test_watch_events_of_own_writes_do_not_cut_the_pauses_short",
+    "tests/sim/test_lasting_faults.py::test_a_refusal_that_was_told_is_asked_for_again_with_growing_pauses",
+    "tests/sim/test_lasting_faults.py::test_trouble_is_shown_within_a_minute_and_no_more_once_it_is_over",
+    "tests/sim/test_lasting_faults_fleet.py",
+)
 _STOPS = ("tests/sim/test_emergency_stop.py",)
 _ROLLOUT = ("tests/unit/reconcilers/test_rollout.py", "tests/unit/reconcilers/test_rollout_laws.py")
 
@@ -350,6 +356,41 @@ MUTATIONS = (
         'Unchanged(kind=ROLLOUTS, namespace=meta.namespace, name=meta.name, resource_version=""),',
         "",
         _STOPS,
+    ),
+    Mutation(
+        "back-off: a write that never happened cuts it short",
+        "magos/runtime",
+        "        if not self.queue.backs_off(key):\n            self.queue.add(key, priority)",
+        "        self.queue.add(key, priority)",
+        _LASTING,
+    ),
+    Mutation(
+        "back-off: a pass's own writes cut it short",
+        "magos/runtime",
+        "self._written.setdefault(key, set()).update(found)",
+        "self._written.setdefault(key, set())",
+        _LASTING,
+    ),
+    Mutation(
+        "back-off: a refusal that was told is forgotten",
+        "magos/runtime",
+        "            if carry.refusal is None:\n                self.queue.forget(key)",
+        "            if True:\n                self.queue.forget(key)",
+        _LASTING,
+    ),
+    Mutation(
+        "trouble: status says nothing of requests that fail",
+        "magos/reconcilers",
+        "wanted = () if trouble is None else (_condition(trouble),)",
+        "wanted: tuple[Abnormal, ...] = ()",
+        _LASTING,
+    ),
+    Mutation(
+        "trouble: status goes on about requests that do not fail any more",
+        "magos/runtime",
+        "if self._troubles.ended(key):",
+        "if self._troubles.ended(key) and not key:",
+        _LASTING,
     ),
 )
 

@@ -15,7 +15,7 @@ _UNTIL = float(os.environ.get("MAGOS_SIM_UNTIL") or "inf")
 
 _LINE = re.compile(
     r"simulation: (?P<histories>\d+) histories, (?P<crash_points>\d+) crash points, (?P<faults>\d+) faults injected,"
-    r" (?P<violations>\d+) violations",
+    r" (?P<lasting_faults>\d+) lasting faults, (?P<violations>\d+) violations",
     re.ASCII,
 )
 
@@ -27,6 +27,7 @@ class Tally:
     histories: int = 0
     crash_points: int = 0
     faults: int = 0
+    lasting_faults: int = 0
     violations: int = 0
 
     @staticmethod
@@ -39,7 +40,7 @@ class Tally:
         """Return the figures as one line."""
         return (
             f"simulation: {self.histories} histories, {self.crash_points} crash points, {self.faults} faults injected,"
-            f" {self.violations} violations"
+            f" {self.lasting_faults} lasting faults, {self.violations} violations"
         )
 
     def add(self, other: "Tally") -> None:

@@ -1,6 +1,7 @@
 """What goes wrong between a client and the API server, on order or at random from the server's seed."""
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -52,6 +53,7 @@ class Rule:
     skip: int = 0
     times: int | None = 1
     probability: float = 1.0
+    only: Callable[[HttpRequest], bool] = lambda _request: True
     struck: int = field(default=0, init=False)
 
     def strikes(self, request: HttpRequest, rng: random.Random) -> bool:
@@ -59,6 +61,8 @@ class Rule:
         if self.times is not None and self.struck >= self.times:
             return False
         if (self.methods and request.method not in self.methods) or self.path not in request.path:
+            return False
+        if not self.only(request):
             return False
         if self.skip > 0:
             self.skip -= 1

@@ -40,7 +40,9 @@ _TAKES: Mapping[str, frozenset[str]] = MappingProxyType(
 )
 _CONDITIONS: Mapping[str, frozenset[str]] = MappingProxyType(
     {
-        "workspace": frozenset({"Ready", "Reconciling", "Stalled", "InvalidAnnotations", "HistoryBacklog"}),
+        "workspace": frozenset(
+            {"Ready", "Reconciling", "Stalled", "InvalidAnnotations", "ApiTrouble", "HistoryBacklog"}
+        ),
         "refwatcher": frozenset({"SourceUnreachable"}),
     }
 )

@@ -49,6 +49,7 @@ from magos.runtime.decision import (
     RemoveFinalizer,
     Request,
     StatusPatch,
+    Trouble,
 )
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -85,6 +86,7 @@ class ModelView:
         self._objects = objects
         self._facts = facts
         self.refusal = refusal
+        self.trouble: Trouble | None = None
         self.stale = False
 
     def get(self, kind: Kind[Any], namespace: str, name: str) -> Any:

@@ -22,7 +22,7 @@ from magos.api.variableset import (
 from magos.reconcilers.variableset.machine import reconcile
 from magos.reconcilers.variableset.observation import observe
 from magos.reconcilers.variableset.sources import Content, Memory, SourceContent, SourceReport
-from magos.runtime.decision import Decision, Event, Fact, Probe, ProbeFailure, Refusal, Request
+from magos.runtime.decision import Decision, Event, Fact, Probe, ProbeFailure, Refusal, Request, Trouble
 
 NAMESPACE = "team-a"
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -150,6 +150,7 @@ def _content(value: bytes) -> Content:
 class _View:
     stale = False
     refusal: Refusal | None = None
+    trouble: Trouble | None = None
 
     def __init__(self, bench: Bench, facts: dict[Probe, Fact]) -> None:
         self._bench = bench

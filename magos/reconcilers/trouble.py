@@ -1,0 +1,50 @@
+"""The condition ``ApiTrouble``: requests of a controller about the object have failed for a while (invariant I17).
+
+It is put on a decision behind everything else, because it says nothing about the object itself: whatever the decision
+wants, people must see why it does not come about.
+"""
+
+from datetime import datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from magos.api.conditions import Abnormal, ConditionType, merge_abnormal
+from magos.api.meta import Kind
+from magos.api.timestamps import format_time
+from magos.runtime.decision import Decision, StatusPatch, Trouble
+
+__all__ = ["show_trouble"]
+
+_REASON = "RequestFailing"
+
+
+def show_trouble(decision: Decision, kind: Kind[Any], subject: Any, trouble: Trouble | None, now: datetime) -> Decision:
+    """Return the decision with the condition set or removed in the status of ``subject``, the reconciled object."""
+    if subject is None:
+        return decision
+    status = subject.status if decision.status is None else decision.status.desired
+    wanted = () if trouble is None else (_condition(trouble),)
+    meta = subject.metadata
+    conditions = merge_abnormal(
+        status.conditions, wanted, ConditionType.API_TROUBLE, generation=meta.generation, now=now
+    )
+    if conditions == status.conditions:
+        return decision
+    patch = StatusPatch(
+        kind=kind,
+        namespace=meta.namespace,
+        name=meta.name,
+        resource_version=meta.resource_version,
+        observed=subject.status,
+        desired=replace(status, conditions=conditions, last_reconcile_time=format_time(now)),
+    )
+    return replace(decision, status=patch)
+
+
+def _condition(trouble: Trouble) -> Abnormal:
+    message = (
+        f"Since {format_time(trouble.since)} the API server has not carried out: {trouble.message.rstrip('.')}. Magos"
+        " tries again with growing pauses. Check admission webhooks, quotas and the API server itself."
+    )
+    return Abnormal(type=ConditionType.API_TROUBLE, reason=_REASON, message=message)
