@@ -20,11 +20,11 @@ from magos.api.workspace import WORKSPACES, Workspace
 from magos.cli.story import Story
 from magos.cli.tree import project_tree
 from magos.errors import MagosError
-from magos.local.assets import AssetSettings
+from magos.local.controlplane.manifests import manifest_folder
 from magos.local.machine import Machine, machine, machine_assets
-from magos.local.manifests import manifest_folder
-from magos.local.progress import LineProgress
-from magos.local.recipes import TOFU_VERSION
+from magos.local.programs.assets import AssetSettings
+from magos.local.programs.progress import LineProgress
+from magos.local.programs.recipes import TOFU_VERSION
 from magos.runtime.clock import SystemClock
 from magos.runtime.informer import Informer
 

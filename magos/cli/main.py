@@ -10,7 +10,7 @@ import click
 from magos.errors import ConfigurationError, MagosError
 
 if TYPE_CHECKING:
-    from magos.local.assets import AssetSettings
+    from magos.local.programs.assets import AssetSettings
 
 __all__ = ["main"]
 
@@ -23,7 +23,7 @@ def _cache() -> Path:
 
 
 def _asset_settings() -> "AssetSettings":
-    from magos.local.assets import AssetSettings
+    from magos.local.programs.assets import AssetSettings
 
     given = os.environ.get("KUBEBUILDER_ASSETS", "")
     return AssetSettings(cache=_cache(), environ=dict(os.environ), kubebuilder_assets=Path(given) if given else None)
@@ -46,7 +46,7 @@ def version() -> None:
 def assets() -> None:
     """Obtain what the one-machine mode needs: a control plane and OpenTofu (cached)."""
     from magos.local.machine import machine_assets
-    from magos.local.progress import LineProgress
+    from magos.local.programs.progress import LineProgress
 
     programs = machine_assets(_asset_settings(), LineProgress(sys.stderr))
     plane = programs.control_plane

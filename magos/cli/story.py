@@ -9,7 +9,7 @@ from magos.api.phases import Phase
 from magos.api.rollout import Rollout
 from magos.api.status import CommonStatus
 from magos.api.workspace import Workspace
-from magos.local.progress import Progress
+from magos.local.programs.progress import Progress
 from magos.runtime.informer import Change
 
 __all__ = ["Story"]

@@ -20,18 +20,24 @@ from msgspec import Struct
 
 import magos
 from magos.api.kube import PERSISTENT_VOLUME_CLAIMS
-from magos.local.assets import AssetSettings, ControlPlaneAssets, control_plane_assets, kyverno_program, tofu_program
-from magos.local.controlplane import ControlPlane, free_ports
-from magos.local.gitserver import GitServer, git_server
-from magos.local.installation import APPLY, install, installation
-from magos.local.kubectl import Kubectl, KubectlFailed, find_kubectl
-from magos.local.mirror import ReleaseMirror, release_mirror
-from magos.local.podrunner import PodRunner
-from magos.local.podvolumes import claim_folder
+from magos.local.controlplane.installation import APPLY, install, installation
+from magos.local.controlplane.kubectl import Kubectl, KubectlFailed, find_kubectl
+from magos.local.controlplane.plane import ControlPlane, free_ports
+from magos.local.node.podrunner import PodRunner
+from magos.local.node.volumes import claim_folder
 from magos.local.processes import ProcessSpec
-from magos.local.progress import Progress
-from magos.local.recipes import KYVERNO, TOFU, TOFU_VERSION
-from magos.local.samplerepo import SampleRepository
+from magos.local.programs.assets import (
+    AssetSettings,
+    ControlPlaneAssets,
+    control_plane_assets,
+    kyverno_program,
+    tofu_program,
+)
+from magos.local.programs.progress import Progress
+from magos.local.programs.recipes import KYVERNO, TOFU, TOFU_VERSION
+from magos.local.servers.gitserver import GitServer, git_server
+from magos.local.servers.mirror import ReleaseMirror, release_mirror
+from magos.local.servers.samplerepo import SampleRepository
 from magos.local.supervisor import Supervised
 from magos.runtime.client import ApiClient
 from magos.runtime.config import load_config

@@ -26,10 +26,10 @@ from magos.api.phases import Phase
 from magos.api.reasons import Reason
 from magos.api.workspace import WORKSPACES, Workspace
 from magos.ids import RunID
-from magos.local.audit import WRITE_VERBS, Request
-from magos.local.controlplane import free_ports
+from magos.local.controlplane.audit import WRITE_VERBS, Request
+from magos.local.controlplane.plane import free_ports
 from magos.local.machine import STATE_FOLDER
-from magos.local.samplerepo import SampleRepository
+from magos.local.servers.samplerepo import SampleRepository
 from magos.runtime.client import ApiClient
 from magos.runtime.config import load_config
 from magos.runtime.http import connect

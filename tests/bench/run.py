@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from magos.api.annotations import EXECUTION_ALLOWED
-from magos.local.audit import WRITE_VERBS, Request
+from magos.local.controlplane.audit import WRITE_VERBS, Request
 from tests.e2e.onemachine import OneMachine, one_machine
 
 __all__ = ["measure"]

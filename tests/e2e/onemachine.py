@@ -17,8 +17,8 @@ from magos.api.annotations import RECONCILE_REQUEST
 from magos.api.phases import TERMINAL, Phase
 from magos.api.workspace import WORKSPACES, Workspace
 from magos.local.machine import Machine, machine, machine_assets
-from magos.local.progress import LineProgress
-from magos.local.recipes import TOFU_VERSION
+from magos.local.programs.progress import LineProgress
+from magos.local.programs.recipes import TOFU_VERSION
 from magos.runtime.client import ApiError
 from tests.envtest.cluster import asset_settings
 

@@ -10,7 +10,7 @@ from magos.api.phases import Phase
 from magos.api.reasons import Reason
 from magos.api.workspace import Workspace
 from magos.cli.demo import sample_manifests
-from magos.local.audit import WRITE_VERBS
+from magos.local.controlplane.audit import WRITE_VERBS
 from tests.e2e.onemachine import OneMachine
 from tests.envtest.cluster import eventually
 

@@ -17,10 +17,10 @@ from magos.api.conditions import ConditionType, find
 from magos.api.names import source_key
 from magos.api.triggers import Trigger
 from magos.api.workspace import Workspace
-from magos.local.audit import WRITE_VERBS
-from magos.local.gitserver import git_server
+from magos.local.controlplane.audit import WRITE_VERBS
 from magos.local.machine import STATE_FOLDER
-from magos.local.samplerepo import SampleRepository
+from magos.local.servers.gitserver import git_server
+from magos.local.servers.samplerepo import SampleRepository
 from tests.e2e.onemachine import Document, OneMachine
 from tests.envtest.cluster import eventually
 

@@ -11,7 +11,7 @@ from magos.api.rollout import Rollout
 from magos.api.workspace import Workspace
 from magos.cli.demo import sample_manifests
 from magos.ids import GitSHA
-from magos.local.manifests import manifest_folder
+from magos.local.controlplane.manifests import manifest_folder
 from tests.e2e.onemachine import Document, OneMachine
 
 MEMBERS = ("shop-dev", "shop-staging", "shop-prod")

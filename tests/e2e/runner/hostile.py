@@ -4,7 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
-from magos.local.recipes import TIME_PROVIDER
+from magos.local.programs.recipes import TIME_PROVIDER
 from magos.toolchain.releases import architecture
 from tests.e2e.runner.pod import git
 

@@ -21,11 +21,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magos.errors import MagosError
-from magos.local.assets import AssetSettings, control_plane_assets, kyverno_program, tofu_program
-from magos.local.download import Sources, architecture, parse_checksum
-from magos.local.gobuild import BuildFailed
-from magos.local.loopback import StaticServer, serving
-from magos.local.recipes import (
+from magos.local.programs.assets import AssetSettings, control_plane_assets, kyverno_program, tofu_program
+from magos.local.programs.download import Sources, architecture, parse_checksum
+from magos.local.programs.gobuild import BuildFailed
+from magos.local.programs.recipes import (
     ETCD,
     ETCD_VERSION,
     GO_VERSION,
@@ -35,6 +34,7 @@ from magos.local.recipes import (
     TOFU_VERSION,
     kubernetes,
 )
+from magos.local.servers.loopback import StaticServer, serving
 
 _NOWHERE = Sources(kubernetes="http://127.0.0.1:9", etcd="http://127.0.0.1:9", tofu="http://127.0.0.1:9")
 
@@ -275,8 +275,8 @@ def test_a_build_does_not_survive_the_sigkill_of_its_asker(tmp_path: Path) -> No
     code = f"""
 import sys
 from pathlib import Path
-from magos.local.assets import AssetSettings, tofu_program
-from magos.local.progress import LineProgress
+from magos.local.programs.assets import AssetSettings, tofu_program
+from magos.local.programs.progress import LineProgress
 environ, cache = {{"PATH": "{go.parent}:/bin:/usr/bin"}}, Path({str(tmp_path / "cache")!r})
 tofu_program(AssetSettings(cache=cache, environ=environ, sources=None), LineProgress(sys.stderr))
 """

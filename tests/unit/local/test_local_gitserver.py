@@ -10,8 +10,8 @@ from magos.git.checkout import CheckoutRequest, checkout
 from magos.git.credentials import Credentials
 from magos.git.errors import GitError, GitReason
 from magos.ids import GitSHA
-from magos.local.gitserver import GitServer, git_server
-from magos.local.samplerepo import SampleRepository
+from magos.local.servers.gitserver import GitServer, git_server
+from magos.local.servers.samplerepo import SampleRepository
 
 
 @pytest.fixture

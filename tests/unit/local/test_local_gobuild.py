@@ -4,9 +4,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magos.local.gobuild import GoMod, main_module
-from magos.local.golang import parse_go_version
-from magos.local.recipes import ETCD, ETCD_VERSION, KUBERNETES_VERSION, TOFU, kubernetes
+from magos.local.programs.gobuild import GoMod, main_module
+from magos.local.programs.golang import parse_go_version
+from magos.local.programs.recipes import ETCD, ETCD_VERSION, KUBERNETES_VERSION, TOFU, kubernetes
 
 
 def _mod(text: str) -> GoMod:

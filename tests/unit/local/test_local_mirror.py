@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from magos.local.mirror import ReleaseMirror, release_mirror
+from magos.local.servers.mirror import ReleaseMirror, release_mirror
 from magos.toolchain.errors import ToolError, ToolReason
 from magos.toolchain.install import InstallRequest, install
 from magos.toolchain.releases import Distribution

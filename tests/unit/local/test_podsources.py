@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from magos.api.kube import PodManifest, PodSpec
 from magos.api.meta import ObjectMeta
-from magos.local.podsources import PodConfigError, expand, pod_field
+from magos.local.node.sources import PodConfigError, expand, pod_field
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from magos.api.kube import (
     PodSpec,
 )
 from magos.api.meta import ObjectMeta
-from magos.local.podstatus import Progress, pod_status
+from magos.local.node.status import Progress, pod_status
 
 POD = PodManifest(
     metadata=ObjectMeta(namespace="ns", name="pod", uid="u"),

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from magos.local.progress import Progress
+from magos.local.programs.progress import Progress
 
 __all__ = ["locked", "place_program", "program_path"]
 

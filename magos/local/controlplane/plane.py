@@ -27,11 +27,10 @@ import anyio
 import httpx
 
 from magos.errors import MagosError
-from magos.local import commandlines
-from magos.local.assets import ControlPlaneAssets
-from magos.local.audit import POLICY, AuditLog
-from magos.local.commandlines import Layout, Ports
-from magos.local.credentials import (
+from magos.local.controlplane import commandlines
+from magos.local.controlplane.audit import POLICY, AuditLog
+from magos.local.controlplane.commandlines import Layout, Ports
+from magos.local.controlplane.credentials import (
     ADMIN_USER,
     CONTROLLER_MANAGER_USER,
     Authority,
@@ -39,6 +38,7 @@ from magos.local.credentials import (
     write_private,
 )
 from magos.local.processes import ChildProcess, ProcessFailed, ProcessSpec, running, wait_until_ready
+from magos.local.programs.assets import ControlPlaneAssets
 
 __all__ = ["ControlPlane", "free_ports"]
 

@@ -16,10 +16,10 @@ import msgspec
 import structlog
 
 from magos.api.kube import PODS, Container, ContainerState, ContainerStateTerminated, ContainerStateWaiting, PodManifest
-from magos.local.containers import ContainerRun, PodFolder, image_environment, now_text
-from magos.local.podsources import PodConfigError, PodSources, environment
-from magos.local.podstatus import Progress, pod_status
-from magos.local.podvolumes import PodVolumes
+from magos.local.node.containers import ContainerRun, PodFolder, image_environment, now_text
+from magos.local.node.sources import PodConfigError, PodSources, environment
+from magos.local.node.status import Progress, pod_status
+from magos.local.node.volumes import PodVolumes
 from magos.local.processes import ProcessFailed
 from magos.runtime.client import ApiClient, ApiError
 

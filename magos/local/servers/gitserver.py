@@ -21,7 +21,7 @@ from dulwich.repo import Repo
 from dulwich.server import Backend, UploadPackHandler
 from dulwich.web import GunzipFilter, HTTPGitApplication, LimitedInputFilter
 
-from magos.local.loopback import RequestLog, Served, WebServer, serving
+from magos.local.servers.loopback import RequestLog, Served, WebServer, serving
 
 __all__ = ["GitServer", "git_server"]
 

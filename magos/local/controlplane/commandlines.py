@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from magos.local.credentials import KeyPair
+from magos.local.controlplane.credentials import KeyPair
 
 __all__ = ["CONTROLLERS", "Layout", "Ports", "apiserver", "controller_manager", "etcd"]
 

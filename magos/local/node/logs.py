@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import anyio
 from msgspec import Struct
 
-from magos.local.credentials import Authority
+from magos.local.controlplane.credentials import Authority
 
 if TYPE_CHECKING:
     from aiohttp import web

@@ -5,9 +5,9 @@ the paths it expects, its own ``/proc``, and is PID 1, so that everything it sta
 asked for when started by root, and inside a user namespace otherwise. This gives a container's *view*, for trying and
 testing; it is no isolation: network, processes' host view and kernel are shared.
 
-Run as a program (``python -m magos.local.sandbox FILE``): reads the JSON specification, removes the file (it holds the
-environment), starts the container, passes SIGTERM and SIGINT on and exits with its status (128 + n for signal n).
-Nothing else of Magos is imported: it starts fast and stays single-threaded, which ``fork`` after ``unshare`` needs.
+Run as a program (``python -m magos.local.node.sandbox FILE``): reads the JSON specification, removes the file (it
+holds the environment), starts the container, passes SIGTERM and SIGINT on and exits with its status (128 + n for signal
+n). Nothing else of Magos is imported: it starts fast and stays single-threaded, which ``fork`` after ``unshare`` needs.
 
 Keys of the specification: ``root`` (an empty folder), ``system`` (paths shown read-only as they are), ``mounts`` (list
 of ``source``, ``target``, ``readOnly``), ``uid``, ``gid``, ``workingDir``, ``env``, ``argv``.

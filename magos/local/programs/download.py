@@ -18,7 +18,7 @@ import httpx
 import msgspec
 
 from magos.errors import MagosError
-from magos.local.recipes import Recipe
+from magos.local.programs.recipes import Recipe
 
 __all__ = ["DownloadFailed", "Downloader", "Sources", "architecture", "parse_checksum"]
 

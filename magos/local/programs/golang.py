@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 
 from magos.errors import MagosError
-from magos.local.progress import Progress
-from magos.local.recipes import GO_VERSION
+from magos.local.programs.progress import Progress
+from magos.local.programs.recipes import GO_VERSION
 
 __all__ = ["Go", "GoUnavailable", "find_go", "parse_go_version"]
 

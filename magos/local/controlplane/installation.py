@@ -4,8 +4,8 @@ from typing import Final
 
 import yaml
 
-from magos.local.kubectl import Kubectl
-from magos.local.manifests import manifest_folder
+from magos.local.controlplane.kubectl import Kubectl
+from magos.local.controlplane.manifests import manifest_folder
 
 __all__ = ["APPLY", "install", "installation"]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 
 from magos.api.kube import KeyToPath, PodManifest, ProjectedSource, Volume, VolumeMount
-from magos.local.podsources import PodConfigError, PodSources, pod_field
+from magos.local.node.sources import PodConfigError, PodSources, pod_field
 
 __all__ = ["PodVolumes", "claim_folder", "remove_claim"]
 

@@ -14,11 +14,11 @@ from msgspec import Struct
 
 import magos
 from magos.api.kube import Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, PodManifest
-from magos.local.credentials import write_private
-from magos.local.podsources import PodConfigError
-from magos.local.podvolumes import PodVolumes
+from magos.local.controlplane.credentials import write_private
+from magos.local.node.sandbox import START_FAILED
+from magos.local.node.sources import PodConfigError
+from magos.local.node.volumes import PodVolumes
 from magos.local.processes import ChildProcess, ProcessSpec, read_tail, start
-from magos.local.sandbox import START_FAILED
 
 __all__ = ["ContainerRun", "PodFolder", "image_environment", "now_text"]
 
@@ -92,7 +92,7 @@ class ContainerRun:
         file = await anyio.to_thread.run_sync(self._prepare, environment, volumes)
         spec = ProcessSpec(
             name=f"container {self.container.name} of pod {self._pod.metadata.namespace}/{self._pod.metadata.name}",
-            argv=[sys.executable, "-m", "magos.local.sandbox", str(file)],
+            argv=[sys.executable, "-m", "magos.local.node.sandbox", str(file)],
             log_file=self._folder.log(self.container.name),
             env={"PATH": os.defpath, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(_package_root())},
         )

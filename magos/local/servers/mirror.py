@@ -16,7 +16,7 @@ from typing import Any
 
 import pysequoia
 
-from magos.local.loopback import RequestLog, Served, StaticServer, serving
+from magos.local.servers.loopback import RequestLog, Served, StaticServer, serving
 from magos.toolchain.releases import Distribution, architecture, release
 
 __all__ = ["ReleaseMirror", "release_mirror"]

@@ -15,7 +15,7 @@ from dulwich.repo import Repo
 
 from magos.errors import MagosError
 from magos.ids import GitSHA, git_sha
-from magos.local.samplemodule import BROKEN, SHARED, environment_files, slow_file
+from magos.local.servers.samplemodule import BROKEN, SHARED, environment_files, slow_file
 
 __all__ = ["SampleRepository"]
 

@@ -21,11 +21,11 @@ from typing import Final
 import msgspec
 
 from magos.errors import MagosError
-from magos.local.cache import place_program
-from magos.local.golang import Go
 from magos.local.processes import dying_with_parent
-from magos.local.progress import Progress
-from magos.local.recipes import Recipe
+from magos.local.programs.cache import place_program
+from magos.local.programs.golang import Go
+from magos.local.programs.progress import Progress
+from magos.local.programs.recipes import Recipe
 
 __all__ = ["BuildFailed", "GoMod", "Replacement", "build", "main_module"]
 

@@ -30,12 +30,12 @@ from magos.api.kube import (
     PodManifest,
 )
 from magos.api.meta import Kind, ObjectMeta
-from magos.local.containers import PodFolder, now_text
-from magos.local.credentials import Authority
-from magos.local.podlife import PodLife
-from magos.local.podlogs import ContainerLog, log_server
-from magos.local.podsources import PodSources, Request
-from magos.local.podvolumes import PodVolumes, remove_claim
+from magos.local.controlplane.credentials import Authority
+from magos.local.node.containers import PodFolder, now_text
+from magos.local.node.logs import ContainerLog, log_server
+from magos.local.node.podlife import PodLife
+from magos.local.node.sources import PodSources, Request
+from magos.local.node.volumes import PodVolumes, remove_claim
 from magos.runtime.client import ApiClient, ApiError
 from magos.runtime.clock import SystemClock
 from magos.runtime.informer import Change, Informer

@@ -18,12 +18,12 @@ from typing import Final
 import msgspec
 
 from magos.errors import MagosError
-from magos.local.cache import locked, place_program, program_path
-from magos.local.download import Downloader, DownloadFailed, Sources
-from magos.local.gobuild import build
-from magos.local.golang import find_go
-from magos.local.progress import Progress
-from magos.local.recipes import ETCD, KYVERNO, TIME_PROVIDER, TOFU, Recipe, kubernetes
+from magos.local.programs.cache import locked, place_program, program_path
+from magos.local.programs.download import Downloader, DownloadFailed, Sources
+from magos.local.programs.gobuild import build
+from magos.local.programs.golang import find_go
+from magos.local.programs.progress import Progress
+from magos.local.programs.recipes import ETCD, KYVERNO, TIME_PROVIDER, TOFU, Recipe, kubernetes
 
 __all__ = [
     "AssetSettings",
@@ -82,7 +82,7 @@ def control_plane_assets(
 
 
 def tofu_program(settings: AssetSettings, progress: Progress, *, ahead: Sequence[Recipe] = ()) -> Path:
-    """An OpenTofu of :data:`magos.local.recipes.TOFU_VERSION` that reports itself as that release.
+    """An OpenTofu of :data:`magos.local.programs.recipes.TOFU_VERSION` that reports itself as that release.
 
     ``ahead`` is what the caller will want next.
     """
@@ -91,7 +91,7 @@ def tofu_program(settings: AssetSettings, progress: Progress, *, ahead: Sequence
 
 
 def kyverno_program(settings: AssetSettings, progress: Progress) -> Path:
-    """The Kyverno command line of :data:`magos.local.recipes.KYVERNO_VERSION`; the longest build of all."""
+    """The Kyverno command line of :data:`magos.local.programs.recipes.KYVERNO_VERSION`; the longest build of all."""
     downloader = None if settings.sources is None else Downloader(settings.sources)
     return _given(settings, KYVERNO.name) or _obtain(KYVERNO, settings, downloader, progress)
 
