@@ -20,9 +20,9 @@ from magos.api.workspace import WORKSPACES, Workspace
 from magos.cli.story import Story
 from magos.cli.tree import project_tree
 from magos.errors import MagosError
-from magos.local.controlplane.manifests import manifest_folder
-from magos.local.machine import Machine, machine, machine_assets
-from magos.local.programs.assets import AssetSettings
+from magos.local.controlplane.installation import manifest_folder
+from magos.local.machine import Machine, machine
+from magos.local.programs.assets import AssetSettings, machine_assets
 from magos.local.programs.progress import LineProgress
 from magos.local.programs.recipes import TOFU_VERSION
 from magos.runtime.clock import SystemClock

@@ -45,7 +45,7 @@ def version() -> None:
 @cli.command()
 def assets() -> None:
     """Obtain what the one-machine mode needs: a control plane and OpenTofu (cached)."""
-    from magos.local.machine import machine_assets
+    from magos.local.programs.assets import machine_assets
     from magos.local.programs.progress import LineProgress
 
     programs = machine_assets(_asset_settings(), LineProgress(sys.stderr))

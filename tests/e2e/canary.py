@@ -22,7 +22,7 @@ import yaml
 from msgspec import Struct
 
 from magos.api.phases import TERMINAL, Phase
-from magos.local.controlplane.plane import free_ports
+from magos.local.ports import free_ports
 from magos.local.servers.gitserver import git_server
 from tests.e2e.git.servers import ssh_server
 from tests.e2e.onemachine import OneMachine

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from magos.api.phases import Phase
-from magos.local.controlplane.plane import free_ports
+from magos.local.ports import free_ports
 from magos.local.programs.recipes import TOFU_VERSION
 from magos.local.servers.gitserver import git_server
 from magos.toolchain.releases import Distribution, architecture, release

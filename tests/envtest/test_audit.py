@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magos.local.controlplane.audit import AuditLog, count_by_user_and_verb
+from tests.envtest.audit import AuditLog, count_by_user_and_verb
 
 
 def _line(

@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from magos.errors import MagosError
-from magos.local.controlplane.audit import count_by_user_and_verb
 from magos.local.controlplane.kubectl import Kubectl
 from magos.local.controlplane.plane import ControlPlane
 from magos.local.processes import ProcessFailed
 from magos.local.programs.assets import ControlPlaneAssets, control_plane_assets
 from magos.local.programs.progress import LineProgress
+from tests.envtest.audit import count_by_user_and_verb
 from tests.envtest.cluster import Cluster, asset_settings, eventually
 
 _JOB = {

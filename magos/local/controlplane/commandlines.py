@@ -1,8 +1,4 @@
-"""The command lines of the control plane's processes.
-
-Apart from the process handling, this is all that makes the one-machine control plane what it is: every flag that is
-not plumbing has its reason beside it.
-"""
+"""The command lines of the control plane's three processes; a flag that could surprise has its reason beside it."""
 
 from pathlib import Path
 from typing import Final
@@ -21,9 +17,9 @@ CONTROLLERS: Final = (
     "serviceaccount-token-controller",
     "root-ca-certificate-publisher-controller",
     "clusterrole-aggregation-controller",
-    "persistentvolumeclaim-protection-controller",  # admission adds a finalizer that nothing else would remove
+    "persistentvolumeclaim-protection-controller",  # only it removes the finalizer that admission adds
 )
-"""The controllers of kube-controller-manager that run: what Magos relies on, and nothing that judges nodes."""
+"""The controllers of kube-controller-manager that run: those that Magos relies on, and none that watches nodes."""
 
 _LOOPBACK: Final = "127.0.0.1"
 
@@ -47,6 +43,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     service_account_key: Path
     token_file: Path
     audit_policy: Path
+    audit_log: Path
 
     @property
     def controller_manager_kubeconfig(self) -> Path:
@@ -54,7 +51,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def etcd(program: Path, layout: Layout, ports: Ports) -> list[str]:
-    """One member, TLS with client certificates on both ports, not waiting for the disk."""
+    """Return the command of a single member: TLS with client certificates on both ports, no waiting for the disk."""
     client, peer = f"https://{_LOOPBACK}:{ports.etcd}", f"https://{_LOOPBACK}:{ports.etcd_peer}"
     files = {"cert-file": layout.server.certificate, "key-file": layout.server.key, "trusted-ca-file": layout.authority}
     return [
@@ -70,13 +67,13 @@ def etcd(program: Path, layout: Layout, ports: Ports) -> list[str]:
         "--peer-client-cert-auth",
         *(f"--{name}={path}" for name, path in files.items()),
         *(f"--peer-{name}={path}" for name, path in files.items()),
-        "--unsafe-no-fsync",  # a cluster for trying: a power cut may lose it
+        "--unsafe-no-fsync",  # a power cut may lose the data of this cluster, which is for trying and testing
         "--log-level=warn",
     ]
 
 
 def apiserver(program: Path, layout: Layout, ports: Ports) -> list[str]:
-    """The API server with its default admission plugins, RBAC and an audit log at level Metadata."""
+    """Return the command of the API server: default admission plugins, RBAC, an audit log at level Metadata."""
     return [
         str(program),
         f"--etcd-servers=https://{_LOOPBACK}:{ports.etcd}",
@@ -85,7 +82,7 @@ def apiserver(program: Path, layout: Layout, ports: Ports) -> list[str]:
         f"--etcd-keyfile={layout.client.key}",
         f"--bind-address={_LOOPBACK}",
         f"--advertise-address={_LOOPBACK}",
-        "--endpoint-reconciler-type=none",  # Endpoints may not hold a loopback address: the default retries for ever
+        "--endpoint-reconciler-type=none",  # the default retries for ever: Endpoints may not hold a loopback address
         f"--secure-port={ports.apiserver}",
         f"--tls-cert-file={layout.server.certificate}",
         f"--tls-private-key-file={layout.server.key}",
@@ -101,14 +98,14 @@ def apiserver(program: Path, layout: Layout, ports: Ports) -> list[str]:
         f"--kubelet-client-certificate={layout.client.certificate}",
         f"--kubelet-client-key={layout.client.key}",
         f"--audit-policy-file={layout.audit_policy}",
-        f"--audit-log-path={layout.folder / 'audit.log'}",
-        "--audit-log-maxsize=10000",  # megabytes: rotation would make counts lie
+        f"--audit-log-path={layout.audit_log}",
+        "--audit-log-maxsize=10000",  # megabytes: never rotated, so that counts over the log are right
         "--profiling=false",
     ]
 
 
 def controller_manager(program: Path, layout: Layout, ports: Ports) -> list[str]:
-    """The controller manager with :data:`CONTROLLERS`, without leader election: there is only one."""
+    """Return the command of the only controller manager, with :data:`CONTROLLERS` and without leader election."""
     kubeconfig = layout.controller_manager_kubeconfig
     return [
         str(program),
@@ -123,7 +120,7 @@ def controller_manager(program: Path, layout: Layout, ports: Ports) -> list[str]
         "--leader-elect=false",
         f"--service-account-private-key-file={layout.service_account_key}",
         f"--root-ca-file={layout.authority}",
-        "--kube-api-qps=200",  # the default of 20 makes tests with many Jobs wait for the client's own throttle
+        "--kube-api-qps=200",  # with the default of 20 its client throttles itself when a test has many Jobs
         "--kube-api-burst=400",
         "--profiling=false",
     ]

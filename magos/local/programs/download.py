@@ -1,12 +1,11 @@
-"""The makers' own release downloads, tried once with short timeouts.
+"""The official release downloads, tried once with short timeouts.
 
-What arrives is compared with the SHA-256 that the maker publishes beside it before it is unpacked. Only HTTPS
-sources are built in. A network that cannot be reached is remembered, so that a machine without one loses a few
+A download is compared with the SHA-256 that its publisher offers beside it before anything is unpacked. All built-in
+sources are HTTPS. A downloader remembers that the network is unreachable, so that a machine without one loses a few
 seconds once and not for every program.
 """
 
 import hashlib
-import platform
 import shutil
 import tarfile
 import tempfile
@@ -19,15 +18,16 @@ import msgspec
 
 from magos.errors import MagosError
 from magos.local.programs.recipes import Recipe
+from magos.toolchain.releases import architecture
 
-__all__ = ["DownloadFailed", "Downloader", "Sources", "architecture", "parse_checksum"]
+__all__ = ["DownloadFailed", "Downloader", "Sources", "parse_checksum"]
 
 _TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
-_ARCHITECTURES: Final = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+"""In seconds; the short time for a connection is what a machine without a network waits before it builds."""
 
 
 class DownloadFailed(MagosError):
-    """The program could not be fetched or did not match its checksum; the text is one line."""
+    """The program cannot be downloaded or does not match its checksum; the text is one line."""
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,14 +47,8 @@ class _Artifact(msgspec.Struct, frozen=True):
     """The program's name inside the archive; empty where the file is the program."""
 
 
-def architecture() -> str:
-    """This machine's architecture in the Go convention (amd64, arm64); its own name for any other."""
-    machine = platform.machine().lower()
-    return _ARCHITECTURES.get(machine, machine)
-
-
 def parse_checksum(text: str, file: str) -> str | None:
-    """The SHA-256 of ``file`` in a checksum listing: a bare digest, or lines ``<hex>  <name>`` (``*`` allowed)."""
+    """Return the SHA-256 of ``file`` from a bare digest or from lines ``<hex>  <name>`` (or ``<hex> *<name>``)."""
     for line in text.splitlines():
         digest, _, name = line.strip().partition(" ")
         wanted = not name or name.strip().lstrip("*") == file
@@ -81,14 +75,14 @@ def _artifact(recipe: Recipe, sources: Sources) -> _Artifact:
 
 
 class Downloader:
-    """Fetches recipes' programs; not safe for use by several threads at once."""
+    """Downloads the programs of recipes; not safe for use by several threads at once."""
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
         self._unreachable = ""
 
     def fetch(self, recipe: Recipe, target: Path) -> None:
-        """Write the verified program to ``target``; DownloadFailed leaves nothing there."""
+        """Write the verified program to ``target``; raises ``DownloadFailed``."""
         if self._unreachable:
             raise DownloadFailed(self._unreachable)
         artifact = _artifact(recipe, self._sources)
@@ -114,12 +108,12 @@ class Downloader:
                 digest.update(chunk)
                 stream.write(chunk)
         if digest.hexdigest() != expected:
-            raise DownloadFailed(f"{artifact.file} has SHA-256 {digest.hexdigest()}, published is {expected}")
+            raise DownloadFailed(f"{artifact.file} has SHA-256 {digest.hexdigest()}, its publisher says {expected}")
         stream.seek(0)
 
 
 def _unpack(artifact: _Artifact, stream: IO[bytes], target: Path) -> None:
-    """Copy the one wanted member; nothing else of an archive is ever written, so its other names do not matter."""
+    """Copy the wanted member only: no other path in the archive can lead to a file on disk."""
     with target.open("wb") as out:
         if not artifact.member:
             shutil.copyfileobj(stream, out)

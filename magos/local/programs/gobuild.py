@@ -1,10 +1,10 @@
-"""Building a recipe's program from Go modules.
+"""Builds a recipe's program from Go modules.
 
-``go install package@version`` refuses a module whose go.mod has replace directives, since those count only in the
-main module. So a main module is written that requires the wanted one and repeats its replacements; a replacement by
+``go install package@version`` refuses a module whose go.mod has replace directives, since those count only in the main
+module. So this module writes a main module that requires the wanted one and repeats its replacements; a replacement by
 a folder beside the module (Kubernetes' staging) becomes the published module of the same content. Go verifies every
-download against the checksum database. An interrupted build resumes from Go's own build cache. While one program
-compiles, which the processor limits, the modules of the next ones are downloaded, which the network limits.
+download against the checksum database, and an interrupted build resumes from Go's own build cache. While one program
+compiles, which keeps the processor busy, the modules of the next programs are downloaded, which keeps the network busy.
 """
 
 import json
@@ -30,10 +30,13 @@ from magos.local.programs.recipes import Recipe
 __all__ = ["BuildFailed", "GoMod", "Replacement", "build", "main_module"]
 
 _TICK_SECONDS: Final = 1.0
+_KEPT_LINES: Final = 25
+_SHOWN_LINES: Final = 12
+"""How much of Go's output an error shows: compilers print a cause last, and a terminal has room for it."""
 
 
 class BuildFailed(MagosError):
-    """Go could not fetch or compile the program; the text has the end of Go's output."""
+    """Go cannot download or compile the program; the text carries the end of Go's output."""
 
 
 class _Target(msgspec.Struct, frozen=True, rename="pascal"):
@@ -49,7 +52,7 @@ class Replacement(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class GoMod(msgspec.Struct, frozen=True, rename="pascal"):
-    """The parts of a go.mod that a main module has to repeat; field names are Go's."""
+    """The parts of a go.mod that a main module has to repeat, with Go's names."""
 
     go: str
     require: tuple[_Target, ...] | None = None
@@ -57,7 +60,7 @@ class GoMod(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 def main_module(recipe: Recipe, mod: GoMod) -> str:
-    """The go.mod of the module in which ``recipe`` is built, ``mod`` being the wanted module's own go.mod."""
+    """Return the go.mod of the module in which ``recipe`` is built; ``mod`` is the wanted module's own go.mod."""
     required = {needed.path for needed in mod.require or ()}
     lines = ["module magos.example/build", "", f"go {mod.go}", "", f"require {recipe.module} v{recipe.version}"]
     for entry in mod.replace or ():
@@ -66,16 +69,16 @@ def main_module(recipe: Recipe, mod: GoMod) -> str:
             lines.append(f"replace {old.path} {old.version} => {new.path} {new.version}".replace("  ", " "))
         elif recipe.local_modules:
             lines.append(f"replace {old.path} => {old.path} {recipe.local_modules}")
-            # Without a requirement of its own the module would carry its placeholder version into the program.
+            # Without this requirement the program would contain the placeholder version of the module.
             if old.path in required:
                 lines.append(f"require {old.path} {recipe.local_modules}")
     return "\n".join(lines) + "\n"
 
 
 def build(recipe: Recipe, go: Go, cache: Path, progress: Progress, ahead: Sequence[Recipe] = ()) -> None:
-    """Build ``recipe`` into its place in ``cache``; the caller holds the entry's lock. Raises BuildFailed.
+    """Build ``recipe`` into its place in ``cache``; the caller holds the entry's lock. Raises ``BuildFailed``.
 
-    ``ahead`` is what will be built after it: its modules are downloaded meanwhile, as far as that gets.
+    ``ahead`` are the programs to build next: their modules are downloaded until this build ends.
     """
     began = time.monotonic()
     usual = f"about {recipe.usual_minutes:g} min on 2 cores if nothing is cached"
@@ -98,13 +101,13 @@ def _downloading(recipes: Sequence[Recipe], go: Go, cache: Path) -> Iterator[Non
 
     def download() -> None:
         for recipe in recipes:
-            # Not the folder of the build itself, which another process may be working in.
+            # Another process may be building in the folder without ".ahead".
             folder = cache / "modules" / f"{recipe.key}.ahead"
             folder.mkdir(parents=True, exist_ok=True)
             try:
                 (folder / "go.mod").write_text(main_module(recipe, _fetch_go_mod(recipe, go)))
             except BuildFailed:
-                return  # its own build will say so
+                return  # its own build reports the error
             command = dying_with_parent([str(go.program), "list", "-deps", "-mod=mod", recipe.package], signal.SIGTERM)
             output = subprocess.DEVNULL
             running.append(subprocess.Popen(command, env=dict(go.env), cwd=folder, stdout=output, stderr=output))
@@ -127,20 +130,21 @@ def _downloading(recipes: Sequence[Recipe], go: Go, cache: Path) -> Iterator[Non
 
 def _fetch_go_mod(recipe: Recipe, go: Go) -> GoMod:
     """Download the module and read its go.mod."""
-    command = [str(go.program), "mod", "download", "-json", f"{recipe.module}@v{recipe.version}"]
-    answer = subprocess.run(command, env=dict(go.env), cwd="/", capture_output=True, text=True, check=False)
-    if answer.returncode != 0:
-        raise _failure(recipe, "download", (answer.stdout + answer.stderr).splitlines())
-    path = str(json.loads(answer.stdout)["GoMod"])
-    command = [str(go.program), "mod", "edit", "-json", path]
-    answer = subprocess.run(command, env=dict(go.env), cwd="/", capture_output=True, text=True, check=False)
-    if answer.returncode != 0:
-        raise _failure(recipe, "read the go.mod of", answer.stderr.splitlines())
-    return msgspec.json.decode(answer.stdout, type=GoMod)
+
+    def run(step: str, *arguments: str) -> str:
+        command = [str(go.program), "mod", *arguments]
+        answer = subprocess.run(command, env=dict(go.env), cwd="/", capture_output=True, text=True, check=False)
+        if answer.returncode != 0:
+            raise _failure(recipe, step, (answer.stdout + answer.stderr).splitlines())
+        return answer.stdout
+
+    downloaded = run("download", "download", "-json", f"{recipe.module}@v{recipe.version}")
+    path = str(json.loads(downloaded)["GoMod"])
+    return msgspec.json.decode(run("read the go.mod of", "edit", "-json", path), type=GoMod)
 
 
 def _compile(recipe: Recipe, go: Go, folder: Path, arguments: list[str], progress: Progress) -> None:
-    output: deque[str] = deque(maxlen=25)
+    output: deque[str] = deque(maxlen=_KEPT_LINES)
     began = time.monotonic()
     packages = 0
     with subprocess.Popen(
@@ -170,15 +174,15 @@ def _compile(recipe: Recipe, go: Go, folder: Path, arguments: list[str], progres
                 )
                 reader.join(_TICK_SECONDS)
         except BaseException:
-            process.terminate()  # Ctrl-C: the compiled packages stay in Go's cache
+            process.terminate()  # on Ctrl-C; Go's cache keeps the compiled packages
             raise
     if process.returncode != 0:
         raise _failure(recipe, "build", list(output))
 
 
 def _failure(recipe: Recipe, step: str, output: list[str]) -> BuildFailed:
-    shown = "\n".join(output[-12:])
+    shown = "\n".join(output[-_SHOWN_LINES:])
     return BuildFailed(
         f"Go could not {step} {recipe.title} (module {recipe.module}); check that the Go module proxy is reachable "
-        f"(GOPROXY), or set KUBEBUILDER_ASSETS to a folder with the programs. Go said:\n{shown}"
+        f"(GOPROXY), or set KUBEBUILDER_ASSETS to a folder with the programs. The end of Go's output:\n{shown}"
     )

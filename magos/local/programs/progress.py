@@ -1,7 +1,7 @@
 """Progress of long work, fit for a terminal and for a log.
 
-On a terminal one line is rewritten in place; elsewhere a line is printed at the start, every ten seconds and at the
-end, so that a CI log shows life without being flooded. Safe to call from several threads.
+On a terminal one line is rewritten in place. Elsewhere a line appears at the start, every ten seconds and at the end:
+enough to see in a CI log that work goes on. Safe to call from several threads.
 """
 
 import threading
@@ -15,13 +15,13 @@ _CLEAR_LINE: Final = "\r\x1b[2K"
 
 
 class Progress(Protocol):
-    """What long work says about itself."""
+    """Takes the reports of long work."""
 
     def say(self, text: str) -> None:
-        """A fact worth a line of its own: something started, ended or went another way."""
+        """Report a step that deserves a line of its own: a start, an end, a change of plan."""
 
     def tick(self, text: str) -> None:
-        """The present state; called as often as the work likes, shown as often as the output can bear."""
+        """Report the present state; call it as often as you like, it is shown as often as the output allows."""
 
 
 class LineProgress:

@@ -1,7 +1,7 @@
-"""What the one-machine mode is made of: pinned versions, where each program comes from, how it is built.
+"""The programs of the one-machine mode: pinned versions, where each program comes from, how it is built.
 
-A recipe is data. Its :attr:`Recipe.key` covers everything that decides the outcome of a build, so two programs with
-one key are interchangeable and a changed recipe never meets an old cache entry.
+A recipe is data. Its :attr:`Recipe.key` covers everything that decides the outcome of a build, so two programs with the
+same key are interchangeable and a changed recipe never uses an old cache entry.
 """
 
 import hashlib
@@ -9,31 +9,21 @@ from typing import Final
 
 import msgspec
 
-__all__ = [
-    "ETCD",
-    "GO_VERSION",
-    "KUBERNETES_VERSION",
-    "KYVERNO",
-    "TIME_PROVIDER",
-    "TOFU",
-    "TOFU_VERSION",
-    "Recipe",
-    "kubernetes",
-]
+__all__ = ["ETCD", "GO_VERSION", "KUBERNETES_VERSION", "KYVERNO", "TOFU", "TOFU_VERSION", "Recipe", "kubernetes"]
 
 KUBERNETES_VERSION: Final = "1.36.3"
 ETCD_VERSION: Final = "3.6.16"
 TOFU_VERSION: Final = "1.12.6"
 KYVERNO_VERSION: Final = "1.19.1"
 GO_VERSION: Final = "1.26.6"
-"""The oldest Go that builds every recipe; also the version that is installed where there is none."""
+"""The oldest Go that builds every recipe, and the version that is installed on a machine without Go."""
 
-# Raised when gobuild.py changes in a way that changes what comes out.
 _BUILDER_GENERATION: Final = 1
+"""Raise it with a change of gobuild.py that changes the built programs."""
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
-    """One program, built from a Go module of the public module proxies or downloaded from its makers.
+    """One program, built from a published Go module or downloaded from its publisher.
 
     ``local_modules`` is the version under which the modules that the module's own go.mod maps to a folder beside it
     (Kubernetes: "staging") are published; empty where that go.mod already requires the published ones.
@@ -47,11 +37,11 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     stamps: tuple[tuple[str, str], ...] = ()
     local_modules: str = ""
     usual_minutes: float
-    """How long a cold build takes on two cores: shown so that nobody thinks it hangs."""
+    """Duration of a build on two cores with empty caches; users see it before the build starts."""
 
     @property
     def key(self) -> str:
-        """Name of the cache entry: readable, and unique for version and recipe."""
+        """The name of the cache entry: readable, and unique for version and recipe."""
         outcome = msgspec.structs.replace(self, usual_minutes=0)
         content = msgspec.json.encode((_BUILDER_GENERATION, outcome))
         return f"{self.name}-{self.version}-{hashlib.sha256(content).hexdigest()[:12]}"
@@ -62,9 +52,9 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def kubernetes(name: str, version: str = KUBERNETES_VERSION) -> Recipe:
-    """A program of Kubernetes itself (``kube-apiserver``, ``kube-controller-manager``) at ``major.minor.patch``.
+    """Return the recipe of ``kube-apiserver`` or ``kube-controller-manager`` at ``major.minor.patch``.
 
-    Unstamped, the API server reports v0.0.0 and refuses its own feature gates, hence the stamps.
+    Without the stamps the API server reports v0.0.0 and refuses its own feature gates.
     """
     major, minor, patch = version.split(".")
     stamped = "k8s.io/component-base/version"
@@ -108,13 +98,4 @@ KYVERNO: Final = Recipe(
     stamps=(("github.com/kyverno/kyverno/pkg/version.BuildVersion", f"v{KYVERNO_VERSION}"),),
     usual_minutes=10,
 )
-"""The policy evaluator's command line; 320 MB, so nothing obtains it unless policies are to be evaluated."""
-
-TIME_PROVIDER: Final = Recipe(
-    name="terraform-provider-time",
-    version="0.14.2",
-    module="github.com/hashicorp/terraform-provider-time",
-    package="github.com/hashicorp/terraform-provider-time",
-    usual_minutes=0.5,
-)
-"""A small provider that needs no account and no network: a real provider process for tests."""
+"""The command line that evaluates policies; it has 320 MB, so obtain it only if there are policies to evaluate."""

@@ -1,40 +1,41 @@
-"""A read-only Git server on loopback, smart HTTP, without a git program.
+"""A read-only Git server on loopback: smart HTTP, served by dulwich, without a git program.
 
-It serves the bare repositories directly below one folder as ``http://127.0.0.1:<port>/<name>``, to anyone or to a user
-with basic authentication. Like a strict real server it gives out only commits that a reference points at, and says so
-in the protocol's own words; clients that want another commit have to deepen. Pushing is refused: commit to the bare
-repository through its path.
+It serves the bare repositories directly below one folder as ``http://127.0.0.1:<port>/<name>``, to every client or only
+to clients with the right user name and password. Like a strict Git host it serves only commits that a reference points
+at and answers other requests with the protocol's own error; a client that wants an older commit has to deepen its
+clone. It refuses pushes: commit to the bare repository through its path.
 """
 
 import base64
+import io
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler
-from wsgiref.types import StartResponse, WSGIEnvironment
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from dulwich.errors import GitProtocolError, NotGitRepository
 from dulwich.repo import Repo
 from dulwich.server import Backend, UploadPackHandler
 from dulwich.web import GunzipFilter, HTTPGitApplication, LimitedInputFilter
 
-from magos.local.servers.loopback import RequestLog, Served, WebServer, serving
+from magos.local.servers.loopback import LoggedHandler, RequestLog, WebServer, serving
 
 __all__ = ["GitServer", "git_server"]
 
 
 class GitServer:
-    """A running server; made by :func:`git_server`."""
+    """A running server, made by :func:`git_server`; ``log`` has the requests it answered."""
 
     def __init__(self, url: str, log: RequestLog) -> None:
         self.url = url
         self.log = log
 
     def clone_url(self, name: str) -> str:
-        """The address of the repository in the folder ``name`` (``demo.git``) below the served folder."""
+        """Return the address of the repository in the folder ``name``, for example ``demo.git``."""
         return f"{self.url}/{name}"
 
 
@@ -52,7 +53,7 @@ class _Folder(Backend):
 
 
 class _UploadPack(UploadPackHandler):
-    """Answers a want that may not be served in git's words, and demands no more of a client than git does."""
+    """Refuses a commit as git does, with an ``ERR`` line, and requires no more capabilities of a client than git."""
 
     @classmethod
     def required_capabilities(cls) -> tuple[bytes, ...]:
@@ -67,31 +68,13 @@ class _UploadPack(UploadPackHandler):
             self.proto.write_pkt_line(f"ERR upload-pack: {text}".encode())
 
 
-class _Handler(WSGIRequestHandler):
-    log: RequestLog
-
-    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        del size
-        self.log.add(Served(self.command, self.path, int(code)))
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base class's name
-        """Nothing is printed."""
-
-    def get_stderr(self) -> Any:
-        """A failing request is seen by its client as 500; its traceback is of no use on a user's terminal."""
-        return _Nowhere()
+class _Handler(LoggedHandler, WSGIRequestHandler):
+    def get_stderr(self) -> io.StringIO:
+        """Where the WSGI server writes tracebacks; the client gets a 500 and a user's terminal stays clean."""
+        return io.StringIO()
 
 
-class _Nowhere:
-    def write(self, text: str) -> int:
-        return len(text)
-
-    def flush(self) -> None: ...
-
-
-def _with_login(
-    application: Callable[[WSGIEnvironment, StartResponse], Iterable[bytes]], user: str, password: str
-) -> Callable[[WSGIEnvironment, StartResponse], Iterable[bytes]]:
+def _with_login(application: WSGIApplication, user: str, password: str) -> WSGIApplication:
     expected = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode("ascii")
 
     def guarded(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -107,7 +90,7 @@ def _with_login(
 
 @contextmanager
 def git_server(root: Path, *, login: tuple[str, str] | None = None) -> Iterator[GitServer]:
-    """Serve the bare repositories below ``root`` for the length of the block; ``login`` is user and password."""
+    """Serve the bare repositories below ``root`` for the length of the block; ``login`` is (user name, password)."""
     git = HTTPGitApplication(_Folder(root), handlers={b"git-upload-pack": _UploadPack})
     for refused in (b"git-receive-pack", b"git-upload-archive"):
         git.handlers.pop(refused, None)

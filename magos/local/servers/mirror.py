@@ -1,8 +1,7 @@
 """A mirror of tool releases on loopback, in the vendors' public layout (spec §7.3), signed with a key of its own.
 
-The signing key is made for the occasion and never written; its public half goes, armoured, to the folder that
-``MAGOS_RELEASE_KEYS`` is to name. Nothing here weakens the runner's verification: it verifies this mirror as it would
-any other.
+Each mirror makes a new signing key and never writes it to disk. The public key goes, armoured, to the folder that
+``MAGOS_RELEASE_KEYS`` names, and the runner verifies this mirror exactly as it verifies any other.
 """
 
 import hashlib
@@ -12,21 +11,20 @@ from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
-from typing import Any
 
 import pysequoia
 
-from magos.local.servers.loopback import RequestLog, Served, StaticServer, serving
+from magos.local.servers.loopback import LoggedHandler, RequestLog, StaticServer, serving
 from magos.toolchain.releases import Distribution, architecture, release
 
 __all__ = ["ReleaseMirror", "release_mirror"]
 
 
 class ReleaseMirror:
-    """A running mirror; made by :func:`release_mirror`.
+    """A running mirror, made by :func:`release_mirror`.
 
-    ``url`` is what ``MAGOS_OPENTOFU_MIRROR`` or ``MAGOS_TERRAFORM_MIRROR`` is set to, ``keys`` the folder for
-    ``MAGOS_RELEASE_KEYS``.
+    ``url`` is the value for ``MAGOS_OPENTOFU_MIRROR`` or ``MAGOS_TERRAFORM_MIRROR``, ``keys`` the folder for
+    ``MAGOS_RELEASE_KEYS``; ``log`` has the requests that the mirror answered.
     """
 
     def __init__(self, url: str, folder: Path, keys: Path, log: RequestLog) -> None:
@@ -39,22 +37,22 @@ class ReleaseMirror:
         (keys / "one-machine-mode.asc").write_text(str(self._key.extract_certificate()))
 
     def publish(self, program: Path, version: str, distribution: Distribution = Distribution.OPENTOFU) -> Path:
-        """Publish ``program`` as that version for this machine's architecture; returns the version's folder.
+        """Publish ``program`` as that version for this machine's architecture and return the version's folder.
 
-        Blocks for about a second with a real tool.
+        Blocks while a tool of about 100 MB is copied and hashed, about one second.
         """
         layout = release(distribution, version, architecture())
         folder = self.folder / version
         folder.mkdir(parents=True, exist_ok=True)
         archive = folder / layout.archive
-        # Stored, not compressed: on one machine packing and unpacking 100 MB would cost more than it saves.
+        # Stored, not compressed: on loopback, compressing 100 MB takes longer than sending them.
         with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as packed:
             packed.write(program, layout.binary)
         self.sign(folder, layout.checksums, layout.signatures[0])
         return folder
 
     def sign(self, folder: Path, checksums: str, signature: str) -> None:
-        """Write the checksum file over the folder's archives and its detached signature, replacing old ones."""
+        """Write the checksum file of the folder's archives and its detached signature, in place of old ones."""
         lines = []
         for archive in sorted(folder.glob("*.zip")):
             with archive.open("rb") as stream:
@@ -65,17 +63,8 @@ class ReleaseMirror:
         (folder / signature).write_bytes(pysequoia.sign(self._key.signer(), content, mode=detached, armor=False))
 
 
-class _Handler(SimpleHTTPRequestHandler):
-    def __init__(self, *args: Any, log: RequestLog, **keywords: Any) -> None:
-        self._log = log
-        super().__init__(*args, **keywords)
-
-    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        del size
-        self._log.add(Served(self.command, self.path, int(code)))
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base class's name
-        """Nothing is printed."""
+class _Handler(LoggedHandler, SimpleHTTPRequestHandler):
+    """Serves files; each mirror derives a class of its own, with its log."""
 
 
 @contextmanager
@@ -83,6 +72,7 @@ def release_mirror(folder: Path, keys: Path) -> Iterator[ReleaseMirror]:
     """Serve ``folder`` as a mirror for the length of the block; fill it with :meth:`ReleaseMirror.publish`."""
     folder.mkdir(parents=True, exist_ok=True)
     log = RequestLog()
-    server = StaticServer(("127.0.0.1", 0), partial(_Handler, directory=str(folder), log=log))
+    handler = type("Handler", (_Handler,), {"log": log})
+    server = StaticServer(("127.0.0.1", 0), partial(handler, directory=str(folder)))
     with serving(server, "release mirror"):
         yield ReleaseMirror(f"http://127.0.0.1:{server.server_port}", folder, keys, log)

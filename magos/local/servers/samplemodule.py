@@ -1,15 +1,14 @@
-"""The Terraform module of the sample repository, as text.
+"""The Terraform configuration of the sample repository, as text.
 
-It is a small but ordinary one: an environment's root module, which calls a shared module of the same repository. It
-uses only the built-in ``terraform_data``, so that nothing has to be downloaded, and keeps its state outside the clone,
-where it outlives the pod.
+Each environment has a root module that calls a shared module of the same repository. The modules use only the built-in
+``terraform_data``, so they download no provider, and keep their state outside the clone, where it outlives the pod.
 """
 
 import json
 from pathlib import Path
 from typing import Final
 
-__all__ = ["BROKEN", "SHARED", "environment_files", "hcl_string"]
+__all__ = ["BROKEN", "SHARED", "environment_files", "hcl_string", "slow_file"]
 
 _VERSIONS: Final = 'terraform {{\n  required_version = ">= 1.5"\n\n  backend "local" {{\n    path = {path}\n  }}\n}}\n'
 
@@ -90,7 +89,7 @@ resource "terraform_data" "broken" {
   input = var.no_such_variable
 }
 """
-"""A file that makes the plan fail with a diagnostic: it refers to a variable that is not declared."""
+"""A file that fails every plan with a diagnostic, because it refers to an undeclared variable."""
 
 _SLOW: Final = """\
 resource "terraform_data" "slow" {
@@ -104,12 +103,12 @@ resource "terraform_data" "slow" {
 
 
 def hcl_string(text: str) -> str:
-    """``text`` as a quoted HCL string; template sequences are escaped, so it means itself."""
+    """Return ``text`` as a quoted HCL string, with template sequences escaped so that they stand for themselves."""
     return json.dumps(text, ensure_ascii=False).replace("${", "$${").replace("%{", "%%{")
 
 
 def environment_files(environment: str, *, release: str, replicas: int, state: Path) -> dict[str, str]:
-    """The root module of ``environment``, by path in the repository; its state goes to the file ``state``."""
+    """Return the root module of ``environment``, by path in the repository; its state goes to the file ``state``."""
     filled = {"@ENVIRONMENT@": hcl_string(environment), "@RELEASE@": hcl_string(release), "@REPLICAS@": str(replicas)}
     root = _ROOT
     for mark, value in filled.items():
@@ -122,5 +121,5 @@ def environment_files(environment: str, *, release: str, replicas: int, state: P
 
 
 def slow_file(seconds: int) -> str:
-    """A file whose every apply takes at least ``seconds``: for whoever wants to see, or to interrupt, an apply."""
+    """Return a file that makes every apply last at least ``seconds``, long enough to watch or interrupt it."""
     return _SLOW.replace("@SECONDS@", str(seconds))

@@ -1,7 +1,7 @@
-"""The bare Git repository of the one-machine mode, made and changed without a git program.
+"""The bare Git repository of the one-machine mode, made and changed with dulwich, without a git program.
 
-Each change is one commit on ``main`` upon whatever ``main`` is then, so it mixes with commits that somebody pushed to
-the repository's path. One writer at a time. Everything here blocks for milliseconds: use a thread from async code.
+Each change is one commit on top of the present ``main``, so commits that a user pushes to the repository's path stay.
+Only one writer at a time. Every call blocks for milliseconds: call it in a thread from async code.
 """
 
 import time
@@ -26,13 +26,13 @@ _REGULAR: Final = 0o100644
 _FOLDER: Final = 0o040000
 
 _File: TypeAlias = tuple[int, ObjectID]
-"""Mode and content of a tree entry."""
+"""Mode and content of a file in a tree."""
 
 
 class SampleRepository:
     """A bare repository at ``path`` whose environments keep their Terraform state below ``state_folder``.
 
-    That folder is written into the modules and otherwise left alone: it may exist only where they are applied.
+    The modules name that folder as their backend's; nothing here opens it, and it need not exist on this machine.
     """
 
     def __init__(self, path: Path, state_folder: Path, environments: Sequence[str]) -> None:
@@ -42,32 +42,29 @@ class SampleRepository:
 
     @classmethod
     def create(cls, path: Path, state_folder: Path, environments: Sequence[str] = ("dev", "staging", "prod")) -> Self:
-        """Make the repository, which must not exist, with a first commit on ``main``: release 1.0.0 everywhere."""
+        """Make the repository with a first commit, release 1.0.0 in every environment; ``path`` must not exist."""
         path.mkdir(parents=True)
         with Repo.init_bare(str(path)) as repo:
             repo.refs.set_symbolic_ref(_HEAD, _BRANCH)
         sample = cls(path, state_folder, environments)
-        files = dict(SHARED)
-        for name in sample.environments:
-            files |= sample._environment(name, "1.0.0")
-        sample.commit(files, "Describe the environments")
+        sample.commit(SHARED | sample._release("1.0.0", sample.environments), "Describe the environments")
         return sample
 
     def state_file(self, environment: str) -> Path:
-        """Where the environment's Terraform state is written; the file appears with the first apply."""
+        """Return the file of the environment's Terraform state; the first apply writes it."""
         return self._state_folder / environment / "terraform.tfstate"
 
     def folder(self, environment: str) -> str:
-        """The environment's root module, as a Workspace's ``source.path``."""
+        """Return the folder of the environment's root module, as in a Workspace's ``source.path``."""
         return f"environments/{environment}"
 
     def head(self) -> GitSHA:
-        """The commit that ``main`` points at."""
+        """Return the commit that ``main`` points at."""
         with Repo(str(self.path)) as repo:
             return git_sha(repo.refs[_BRANCH].decode("ascii"))
 
     def commit(self, changes: Mapping[str, str | None], message: str) -> GitSHA:
-        """Commit files by their paths (None removes one) to ``main`` and return the new commit's full SHA."""
+        """Commit files by path to ``main`` (None removes the file) and return the commit's full SHA."""
         with Repo(str(self.path)) as repo:
             parents = [ObjectID(repo.refs[_BRANCH])] if _BRANCH in repo.refs else []
             files = _files_of(repo, parents[0]) if parents else {}
@@ -89,36 +86,34 @@ class SampleRepository:
             return git_sha(sha.decode("ascii"))
 
     def release(self, version: str, environments: Iterable[str] | None = None) -> GitSHA:
-        """Commit a new release for these environments (default: all); each plans a change to its instances."""
+        """Commit a new release for these environments (default: all), which changes their instances."""
         names = tuple(self.environments if environments is None else environments)
-        files: dict[str, str | None] = {}
-        for name in names:
-            files |= self._environment(name, version)
-        return self.commit(files, f"Release {version} to {', '.join(names)}")
+        return self.commit(self._release(version, names), f"Release {version} to {', '.join(names)}")
 
     def release_broken(self, version: str, environment: str) -> GitSHA:
-        """Commit a new release for all environments, with a module in one of them that cannot be planned."""
+        """Commit a new release for all environments, with a file in one of them that fails every plan."""
         files: dict[str, str | None] = {f"{self.folder(environment)}/broken.tf": BROKEN}
-        for name in self.environments:
-            files |= self._environment(name, version)
-        return self.commit(files, f"Release {version}")
+        return self.commit(files | self._release(version, self.environments), f"Release {version}")
 
     def break_module(self, environment: str) -> GitSHA:
-        """Commit a module that cannot be planned (a reference to an undeclared variable)."""
+        """Commit a file that fails every plan of the environment: it refers to an undeclared variable."""
         return self.commit({f"{self.folder(environment)}/broken.tf": BROKEN}, f"Break {environment}")
 
     def repair_module(self, environment: str) -> GitSHA:
-        """Commit the removal of what :meth:`break_module` and :meth:`slow_down` added."""
+        """Commit the removal of the files that :meth:`break_module` and :meth:`slow_down` added."""
         folder = self.folder(environment)
         return self.commit({f"{folder}/broken.tf": None, f"{folder}/slow.tf": None}, f"Repair {environment}")
 
     def slow_down(self, environment: str, seconds: int) -> GitSHA:
-        """Commit a module of which every apply takes at least ``seconds``."""
+        """Commit a file that makes every apply of the environment last at least ``seconds``."""
         return self.commit({f"{self.folder(environment)}/slow.tf": slow_file(seconds)}, f"Slow {environment} down")
 
-    def _environment(self, name: str, release: str) -> dict[str, str]:
-        replicas = 3 if name == "prod" else 1
-        return environment_files(name, release=release, replicas=replicas, state=self.state_file(name))
+    def _release(self, version: str, environments: Iterable[str]) -> dict[str, str | None]:
+        files: dict[str, str | None] = {}
+        for name in environments:
+            replicas = 3 if name == "prod" else 1
+            files |= environment_files(name, release=version, replicas=replicas, state=self.state_file(name))
+        return files
 
 
 def _stored(repo: Repo, item: Blob | Tree | Commit) -> ObjectID:
@@ -127,11 +122,11 @@ def _stored(repo: Repo, item: Blob | Tree | Commit) -> ObjectID:
 
 
 def _files_of(repo: Repo, commit: ObjectID) -> dict[str, _File]:
-    """The files of a commit by path."""
+    """Return the files of a commit by path."""
     found = repo[commit]
     if not isinstance(found, Commit):
         raise MagosError(
-            f"{repo.path}: main points at {commit.decode()}, which is not a commit; make the repository anew"
+            f"main of {repo.path} points at {commit.decode()}, which is not a commit; reset main to a commit"
         )
     entries = repo.object_store.iter_tree_contents(found.tree)
     return {

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from magos.local.controlplane.plane import free_ports
+from magos.local.ports import free_ports
 from magos.local.servers.loopback import serving
 
 IDENTITY = {

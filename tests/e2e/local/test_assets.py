@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from magos.errors import MagosError
 from magos.local.programs.assets import AssetSettings, control_plane_assets, kyverno_program, tofu_program
-from magos.local.programs.download import Sources, architecture, parse_checksum
+from magos.local.programs.download import Sources, parse_checksum
 from magos.local.programs.gobuild import BuildFailed
 from magos.local.programs.recipes import (
     ETCD,
@@ -35,6 +35,7 @@ from magos.local.programs.recipes import (
     kubernetes,
 )
 from magos.local.servers.loopback import StaticServer, serving
+from magos.toolchain.releases import architecture
 
 _NOWHERE = Sources(kubernetes="http://127.0.0.1:9", etcd="http://127.0.0.1:9", tofu="http://127.0.0.1:9")
 
@@ -217,7 +218,7 @@ def test_a_download_that_does_not_match_its_checksum_is_said_in_one_line_and_bui
     progress = Recorder()
     assets = control_plane_assets(settings, progress)
     assert assets.kube_apiserver.read_text() == "built\n"
-    refused = [line for line in progress.said if "no download" in line and "kube-apiserver" in line]
+    refused = [line for line in progress.said if line.startswith("cannot download kube-apiserver")]
     assert len(refused) == 1
     assert "SHA-256" in refused[0]
     assert "\n" not in refused[0]
@@ -229,7 +230,7 @@ def test_an_unreachable_download_site_is_tried_once_and_not_for_every_program(tm
     settings = AssetSettings(cache=tmp_path / "cache", environ=environ, sources=_NOWHERE)
     progress = Recorder()
     control_plane_assets(settings, progress)
-    reasons = {line.split("no download: ")[1] for line in progress.said if "no download" in line}
+    reasons = {line.partition(": ")[2] for line in progress.said if line.startswith("cannot download")}
     assert len(reasons) == 1
     assert "127.0.0.1 cannot be reached" in reasons.pop()
 
@@ -242,7 +243,7 @@ def test_two_askers_at_once_build_once(tmp_path: Path) -> None:
 
     class Second(Recorder):
         def say(self, text: str) -> None:
-            if "another process is at it" in text:
+            if "another process is making it" in text:
                 waiting.set()
 
     runs = go.parent / "runs"

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from magos.local.processes import ProcessFailed, ProcessSpec, read_tail, running, start, wait_until_ready
+from magos.local.processes import ProcessFailed, ProcessSpec, read_tail, running, start
 
 pytestmark = pytest.mark.anyio
 
@@ -43,7 +43,7 @@ async def test_leaving_the_block_ends_the_child_with_sigterm(tmp_path: Path) -> 
         print('ready'); signal.pause()
     """
     async with running(_python(log, code)) as child:
-        await wait_until_ready(child, lambda: _says(log, "ready"), 20)
+        await child.wait_until_ready(lambda: _says(log, "ready"), 20)
     assert child.returncode == 0
     assert await child.tail() == "ready\nbye"
 
@@ -52,7 +52,7 @@ async def test_a_child_that_ignores_sigterm_is_killed_after_the_grace(tmp_path: 
     log = tmp_path / "child.log"
     code = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready'); signal.pause()"
     child = await start(_python(log, code))
-    await wait_until_ready(child, lambda: _says(log, "ready"), 20)
+    await child.wait_until_ready(lambda: _says(log, "ready"), 20)
     assert await child.stop(grace=0.1) == -signal.SIGKILL
 
 
@@ -68,13 +68,13 @@ async def test_stopping_runs_to_its_end_under_cancellation_and_a_second_stop_is_
 async def test_a_child_that_ends_before_it_is_ready_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
     async with running(_python(tmp_path / "child.log", "import sys; print('no such flag'); sys.exit(3)")) as child:
         with pytest.raises(ProcessFailed, match=r"(?s)child ended with status 3 before it was ready.*no such flag"):
-            await wait_until_ready(child, _never, 20)
+            await child.wait_until_ready(_never, 20)
 
 
 async def test_a_child_that_is_not_ready_in_time_is_reported_as_that(tmp_path: Path) -> None:
     async with running(_python(tmp_path / "child.log", "import signal; signal.pause()")) as child:
         with pytest.raises(ProcessFailed, match=r"did not become ready within 0\.2 s"):
-            await wait_until_ready(child, _never, 0.2)
+            await child.wait_until_ready(_never, 0.2)
 
 
 async def test_a_missing_program_is_named(tmp_path: Path) -> None:

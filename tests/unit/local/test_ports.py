@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from magos.local.controlplane.plane import free_ports
+from magos.local.ports import free_ports
 
 
 def test_free_ports_are_none_that_the_kernel_gives_to_outgoing_connections() -> None:
@@ -17,7 +17,7 @@ def test_free_ports_are_none_that_the_kernel_gives_to_outgoing_connections() -> 
 
 def test_a_port_that_somebody_listens_on_is_not_free(monkeypatch: pytest.MonkeyPatch) -> None:
     taken, free = free_ports(2)
-    monkeypatch.setattr("magos.local.controlplane.plane.random.sample", lambda *_: [taken, free])
+    monkeypatch.setattr("magos.local.ports.random.sample", lambda *_: [taken, free])
     assert free_ports(1) == [taken]
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", taken))

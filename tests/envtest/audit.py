@@ -11,15 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-__all__ = ["POLICY", "WRITE_VERBS", "AuditLog", "Request", "count_by_user_and_verb"]
-
-POLICY = """\
-apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived]
-rules:
-- level: Metadata
-"""
+__all__ = ["WRITE_VERBS", "AuditLog", "Request", "count_by_user_and_verb"]
 
 WRITE_VERBS = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 """Verbs that change something (audit names; ``create`` includes reviews and token requests)."""
