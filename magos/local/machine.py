@@ -171,8 +171,8 @@ async def _controller(
 
 
 @asynccontextmanager
-async def _administrator(plane: ControlPlane) -> AsyncIterator[ApiClient]:
-    config = load_config(str(plane.admin_kubeconfig), environ={})
+async def _api_client(kubeconfig: Path) -> AsyncIterator[ApiClient]:
+    config = load_config(str(kubeconfig), environ={})
     client = ApiClient(connect(config, user_agent="magos (one-machine mode)"))
     try:
         yield client
@@ -202,7 +202,7 @@ async def machine(
         mirror = stack.enter_context(release_mirror(folder / "mirror", folder / "release-keys"))
         prepare = partial(_prepare, folder, mirror, assets.tofu, kubectl)
         repository = await _start_control_plane(stack, plane, kubectl, prepare, progress)
-        client = await stack.enter_async_context(_administrator(plane))
+        client = await stack.enter_async_context(_api_client(plane.admin_kubeconfig))
         pods = PodRunner(
             client=client,
             request=plane.request,

@@ -166,8 +166,8 @@ class ControlPlane:
         for child in self._children:
             if child.returncode is not None:
                 raise ProcessFailed(
-                    f"{child.name} ended by itself with status {child.returncode}; start again, or read the end of its "
-                    f"log {child.spec.log_file}:\n{await child.tail()}"
+                    f"{child.name} ended with status {child.returncode} though nothing stopped it; find the cause in "
+                    f"its log {child.spec.log_file}, which ends with:\n{await child.tail()}"
                 )
 
     async def _start(self, stack: AsyncExitStack) -> None:

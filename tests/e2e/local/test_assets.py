@@ -1,4 +1,4 @@
-"""Where the programs come from: the order of sources, verified downloads, one build for many askers."""
+"""Where programs come from: the order of sources, verified downloads, one build for several callers."""
 
 import hashlib
 import io
@@ -17,12 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from magos.errors import MagosError
 from magos.local.programs.assets import AssetSettings, control_plane_assets, kyverno_program, tofu_program
-from magos.local.programs.download import Sources, parse_checksum
+from magos.local.programs.download import Sources
 from magos.local.programs.gobuild import BuildFailed
 from magos.local.programs.recipes import (
     ETCD,
@@ -36,21 +34,9 @@ from magos.local.programs.recipes import (
 )
 from magos.local.servers.loopback import StaticServer, serving
 from magos.toolchain.releases import architecture
+from tests.unit.local.recorder import Recorder
 
 _NOWHERE = Sources(kubernetes="http://127.0.0.1:9", etcd="http://127.0.0.1:9", tofu="http://127.0.0.1:9")
-
-
-class Recorder:
-    """Progress that remembers."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def say(self, text: str) -> None:
-        self.said.append(text)
-
-    def tick(self, text: str) -> None:
-        del text
 
 
 class _Quiet(SimpleHTTPRequestHandler):
@@ -136,7 +122,7 @@ def _publish_kyverno(site: Path, content: bytes) -> None:
     (folder / "checksums.txt").write_text(f"{hashlib.sha256(buffer.getvalue()).hexdigest()}  {name}\n")
 
 
-def test_the_policy_evaluator_is_given_or_downloaded(tmp_path: Path, site: tuple[Path, Sources]) -> None:
+def test_the_kyverno_command_line_is_given_or_downloaded(tmp_path: Path, site: tuple[Path, Sources]) -> None:
     folder, sources = site
     _publish_kyverno(folder, b"kyverno")
     settings = AssetSettings(cache=tmp_path / "cache", environ={}, sources=sources)
@@ -148,7 +134,7 @@ def test_the_policy_evaluator_is_given_or_downloaded(tmp_path: Path, site: tuple
     assert kyverno_program(settings, Recorder()) == given_program
 
 
-def test_kubebuilder_assets_that_has_all_three_is_used_and_nothing_is_fetched(tmp_path: Path) -> None:
+def test_three_programs_in_kubebuilder_assets_are_used_without_a_download(tmp_path: Path) -> None:
     given_folder = tmp_path / "given"
     for name in ("etcd", "kube-apiserver", "kube-controller-manager"):
         _program(given_folder / name)
@@ -208,7 +194,7 @@ def test_opentofu_is_taken_out_of_its_release_archive(tmp_path: Path, site: tupl
     assert tofu_program(settings, Recorder()).read_text() == "program"
 
 
-def test_a_download_that_does_not_match_its_checksum_is_said_in_one_line_and_built_instead(
+def test_a_download_with_a_wrong_checksum_is_reported_in_one_line_and_built_instead(
     tmp_path: Path, site: tuple[Path, Sources]
 ) -> None:
     folder, sources = site
@@ -235,7 +221,7 @@ def test_an_unreachable_download_site_is_tried_once_and_not_for_every_program(tm
     assert "127.0.0.1 cannot be reached" in reasons.pop()
 
 
-def test_two_askers_at_once_build_once(tmp_path: Path) -> None:
+def test_two_callers_at_the_same_time_build_once(tmp_path: Path) -> None:
     go = _fake_go(tmp_path / "bin", f'while [ ! -e {tmp_path}/open ]; do :; done; echo built > "$out"')
     settings = AssetSettings(cache=tmp_path / "cache", environ={"PATH": f"{go.parent}:/bin:/usr/bin"}, sources=None)
     results: list[Path] = []
@@ -262,7 +248,7 @@ def test_two_askers_at_once_build_once(tmp_path: Path) -> None:
     assert runs.read_text() == "run\n"
 
 
-def test_a_failed_build_shows_gos_words_and_leaves_no_entry(tmp_path: Path) -> None:
+def test_a_failed_build_shows_the_output_of_go_and_leaves_no_entry(tmp_path: Path) -> None:
     go = _fake_go(tmp_path / "bin", 'echo half > "$out"; echo "undefined: colour" >&2; exit 1')
     settings = AssetSettings(cache=tmp_path / "cache", environ={"PATH": f"{go.parent}:/bin:/usr/bin"}, sources=None)
     with pytest.raises(BuildFailed, match=r"(?s)could not build tofu.*undefined: colour"):
@@ -270,7 +256,7 @@ def test_a_failed_build_shows_gos_words_and_leaves_no_entry(tmp_path: Path) -> N
     assert os.listdir(tmp_path / "cache" / "programs") == []  # noqa: PTH208
 
 
-def test_a_build_does_not_survive_the_sigkill_of_its_asker(tmp_path: Path) -> None:
+def test_a_build_ends_with_the_process_that_asked_for_it(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     go = _fake_go(tmp_path / "bin", f"echo $$ > {pid_file}.new; mv {pid_file}.new {pid_file}; exec sleep 600")
     code = f"""
@@ -296,38 +282,8 @@ def _wait(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_the_key_of_a_recipe_changes_with_what_is_built_and_not_with_the_estimate() -> None:
-    keys = {ETCD.key, TOFU.key, kubernetes("kube-apiserver").key, kubernetes("kube-apiserver", "1.36.2").key}
-    assert len(keys) == 4
-    assert kubernetes("kube-apiserver").key == kubernetes("kube-apiserver").key
-    assert kubernetes("kube-apiserver", "1.31.4").local_modules == "v0.31.4"
-
-
-_HEX = st.text("0123456789abcdef", min_size=64, max_size=64)
-_NAME = st.from_regex(r"[a-z][a-z0-9_.\-]{0,30}", fullmatch=True)
-
-
-@given(st.dictionaries(_NAME, _HEX, min_size=1), st.data(), st.sampled_from(["  ", " *"]))
-def test_a_checksum_is_found_for_exactly_its_file(listing: dict[str, str], data: st.DataObject, gap: str) -> None:
-    text = "".join(f"{digest}{gap}{name}\n" for name, digest in listing.items())
-    wanted = data.draw(st.sampled_from(sorted(listing)))
-    assert parse_checksum(text, wanted) == listing[wanted]
-    assert parse_checksum(text, wanted + "x") == listing.get(wanted + "x")
-
-
-@given(_HEX, _NAME)
-def test_a_bare_checksum_counts_for_the_file_beside_it(digest: str, name: str) -> None:
-    assert parse_checksum(digest + "\n", name) == digest
-
-
-@given(st.text(), _NAME)
-def test_any_text_is_a_checksum_listing_or_none(text: str, name: str) -> None:
-    found = parse_checksum(text, name)
-    assert found is None or (len(found) == 64 and found in text.lower())
-
-
-def test_while_one_program_compiles_the_modules_of_the_next_are_downloaded(tmp_path: Path) -> None:
-    """The first fake build ends only when the modules of both that follow were asked for."""
+def test_the_modules_of_the_next_programs_are_downloaded_during_a_build(tmp_path: Path) -> None:
+    """The first fake build ends only once Go has been asked for the modules of both next programs."""
     listed = tmp_path / "bin" / "listed"
     wait = f"for i in $(seq 2000); do grep -qsF {TOFU.package} {listed} && break; sleep 0.01; done"
     go = _fake_go(tmp_path / "bin", f'{wait}; echo built > "$out"')
@@ -336,7 +292,7 @@ def test_while_one_program_compiles_the_modules_of_the_next_are_downloaded(tmp_p
     assert listed.read_text().split()[:2] == [ETCD.package, TOFU.package]
 
 
-def test_a_download_ahead_ends_with_the_build_that_it_went_beside(tmp_path: Path) -> None:
+def test_a_download_ahead_ends_with_its_build(tmp_path: Path) -> None:
     pid = tmp_path / "bin" / "pid"
     go = _fake_go(
         tmp_path / "bin", f'for i in $(seq 2000); do [ -s {pid} ] && break; sleep 0.01; done; echo x > "$out"'

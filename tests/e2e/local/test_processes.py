@@ -1,4 +1,4 @@
-"""Children of the one-machine mode: started, awaited, ended, never left behind."""
+"""Child processes of the one-machine mode: their start, their end, and that none stays behind."""
 
 import signal
 import subprocess
@@ -56,7 +56,7 @@ async def test_a_child_that_ignores_sigterm_is_killed_after_the_grace(tmp_path: 
     assert await child.stop(grace=0.1) == -signal.SIGKILL
 
 
-async def test_stopping_runs_to_its_end_under_cancellation_and_a_second_stop_is_harmless(tmp_path: Path) -> None:
+async def test_stop_completes_when_it_is_cancelled_and_may_be_called_twice(tmp_path: Path) -> None:
     with anyio.CancelScope() as scope:
         async with running(_python(tmp_path / "child.log", "import signal; signal.pause()")) as child:
             scope.cancel()
@@ -71,7 +71,7 @@ async def test_a_child_that_ends_before_it_is_ready_is_reported_with_the_end_of_
             await child.wait_until_ready(_never, 20)
 
 
-async def test_a_child_that_is_not_ready_in_time_is_reported_as_that(tmp_path: Path) -> None:
+async def test_a_child_that_is_not_ready_in_time_is_reported(tmp_path: Path) -> None:
     async with running(_python(tmp_path / "child.log", "import signal; signal.pause()")) as child:
         with pytest.raises(ProcessFailed, match=r"did not become ready within 0\.2 s"):
             await child.wait_until_ready(_never, 0.2)

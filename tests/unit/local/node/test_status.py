@@ -63,7 +63,7 @@ def test_only_a_pod_whose_every_container_succeeded_is_succeeded() -> None:
         assert pod_status(POD, Progress(started_at=AT, states=states, ended=True)).phase == "Failed"
 
 
-def test_a_pod_ended_by_its_deadline_is_failed_whatever_its_containers_say() -> None:
+def test_a_pod_that_its_deadline_ended_is_failed_even_if_every_container_succeeded() -> None:
     states = {"first": ended(0), "second": ended(0), "main": ended(0)}
     status = pod_status(POD, Progress(started_at=AT, states=states, ended=True, reason="DeadlineExceeded"))
     assert (status.phase, status.reason) == ("Failed", "DeadlineExceeded")
@@ -86,7 +86,7 @@ def test_phase_and_container_states_never_contradict(states: dict[str, Container
         assert not (entry.started and entry.state.running is None)
 
 
-def test_a_condition_that_somebody_else_wrote_stays_and_ours_is_never_doubled() -> None:
+def test_a_condition_of_another_writer_stays_and_ours_appears_once() -> None:
     evicted = PodCondition(type="DisruptionTarget", status="True", reason="EvictionByEvictionAPI")
     old = PodCondition(type="Ready", status="True")
     progress = Progress(started_at=AT, states={}, noted=(old, evicted))

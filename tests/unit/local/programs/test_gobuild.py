@@ -1,11 +1,8 @@
-"""The main module in which a program is built, and the version of Go that builds it."""
+"""The main module in which a program is built."""
 
 import msgspec
-from hypothesis import given
-from hypothesis import strategies as st
 
 from magos.local.programs.gobuild import GoMod, main_module
-from magos.local.programs.golang import parse_go_version
 from magos.local.programs.recipes import ETCD, ETCD_VERSION, KUBERNETES_VERSION, TOFU, kubernetes
 
 
@@ -52,13 +49,3 @@ def test_a_folder_of_a_repository_whose_modules_are_required_as_published_is_dro
     )
     lines = main_module(ETCD, mod).splitlines()
     assert lines[-1] == f"require go.etcd.io/etcd/server/v3 v{ETCD_VERSION}"
-
-
-@given(st.lists(st.integers(0, 999), min_size=1, max_size=3), st.sampled_from(["linux/amd64", "linux/arm64"]))
-def test_the_version_of_go_is_read_from_its_own_words(numbers: list[int], machine: str) -> None:
-    text = f"go version go{'.'.join(map(str, numbers))} {machine}\n"
-    assert parse_go_version(text) == tuple(numbers)
-
-
-def test_a_go_without_a_number_has_no_version() -> None:
-    assert parse_go_version("go version devel +abc linux/amd64") is None
