@@ -1,7 +1,5 @@
 """Keeps programs running, as Deployments do on a cluster: it starts a program again, after a pause, when it ends."""
 
-from collections.abc import Callable
-
 import anyio
 import anyio.abc
 import structlog
@@ -46,15 +44,13 @@ class Supervised:
         return self._starts
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Keep the program running until cancelled; then end it (SIGTERM, SIGKILL after the grace) and reap it."""
+        """Keep the program running until cancelled, then end it (SIGTERM, SIGKILL after the grace). Call it once."""
         pause = _FIRST_PAUSE_SECONDS
-        announce: Callable[[], None] | None = task_status.started
         while True:
             self._child = await start(self.spec)
             self._starts += 1
-            if announce is not None:
-                announce()
-                announce = None
+            if self._starts == 1:
+                task_status.started()
             begun = anyio.current_time()
             try:
                 code = await self._child.wait()

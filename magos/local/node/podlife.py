@@ -73,7 +73,8 @@ class PodLife:
     async def run(self, environment_of_node: Mapping[str, str]) -> None:
         """Run the pod until no process of it runs or will run."""
         try:
-            if any(policy not in ("", "Never") for policy in self._restart_policies()):
+            sidecars = (entry.restart_policy for entry in self.pod.spec.init_containers)
+            if {self.pod.spec.restart_policy, *sidecars} - {"", "Never"}:
                 text = "the pod runner runs only pods with restartPolicy Never and without sidecar containers"
                 await self._report(ended=True, reason="UnsupportedRestartPolicy", message=text)
                 return
@@ -92,9 +93,6 @@ class PodLife:
     @property
     def _containers(self) -> list[kube.Container]:
         return [*self.pod.spec.init_containers, *self.pod.spec.containers]
-
-    def _restart_policies(self) -> list[str]:
-        return [self.pod.spec.restart_policy, *(entry.restart_policy for entry in self.pod.spec.init_containers)]
 
     async def abandon(self) -> None:
         """Report a pod as failed whose processes ended with an earlier pod runner."""

@@ -57,7 +57,7 @@ def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> N
 def _bind(source: str, target: str, *, read_only: bool) -> None:
     _mount(source, target, "", _MS_BIND | _MS_REC)
     if read_only:
-        # A user namespace may not drop flags the mount had, so they are repeated.
+        # Inside a user namespace the kernel refuses a remount that drops flags, so it repeats them.
         kept = os.statvfs(target).f_flag & _KEPT_FLAGS
         if not kept & _MS_NOATIME:
             kept |= _MS_RELATIME
@@ -89,8 +89,8 @@ def _place(root: Path, target: str, source: str) -> str:
 def _show(root: Path, path: Path, absent: list[str]) -> None:
     """Show a path of the machine read-only.
 
-    A folder below which a mount point does not exist is made anew, with its content shown entry by entry, so that the
-    mount point can be created in it.
+    If a mount point below a folder does not exist, an empty folder takes its place, with each of its entries shown, so
+    that the mount point can be created in it.
     """
     within = [target for target in absent if Path(target).is_relative_to(path)]
     if path.is_symlink():

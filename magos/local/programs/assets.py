@@ -20,7 +20,7 @@ from magos.errors import MagosError
 from magos.local.programs.cache import locked, place_program, program_path
 from magos.local.programs.download import Downloader, DownloadFailed, Sources
 from magos.local.programs.gobuild import build
-from magos.local.programs.golang import find_go
+from magos.local.programs.golang import VERSION_SECONDS, find_go
 from magos.local.programs.progress import Progress
 from magos.local.programs.recipes import ETCD, KYVERNO, TOFU, Recipe, kubernetes
 
@@ -37,8 +37,6 @@ __all__ = [
 
 _APISERVER: Final = "kube-apiserver"
 _CONTROLLER_MANAGER: Final = "kube-controller-manager"
-_VERSION_SECONDS: Final = 60.0
-"""Printing the version takes milliseconds once the program is loaded from a slow disk."""
 
 
 class AssetSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,7 +136,7 @@ def _given(settings: AssetSettings, name: str) -> Path | None:
 
 def _reported_version(apiserver: Path) -> str:
     command = [str(apiserver), "--version"]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=_VERSION_SECONDS, check=False)
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=VERSION_SECONDS, check=False)
     found = re.search(r"\bv(\d+\.\d+\.\d+)", answer.stdout)
     if found is None:
         raise MagosError(

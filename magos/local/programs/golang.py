@@ -16,11 +16,11 @@ from magos.errors import MagosError
 from magos.local.programs.progress import Progress
 from magos.local.programs.recipes import GO_VERSION
 
-__all__ = ["Go", "GoUnavailable", "find_go", "parse_go_version"]
+__all__ = ["VERSION_SECONDS", "Go", "GoUnavailable", "find_go", "parse_go_version"]
 
 
-_VERSION_SECONDS = 60.0
-"""Printing the version takes milliseconds once the program is loaded from a slow disk."""
+VERSION_SECONDS = 60.0
+"""For a program to print its version: milliseconds, once a slow disk has loaded it."""
 
 
 class GoUnavailable(MagosError):
@@ -44,7 +44,7 @@ def parse_go_version(text: str) -> tuple[int, ...] | None:
 def _version_of(program: Path, env: Mapping[str, str]) -> tuple[int, ...] | None:
     try:
         answer = subprocess.run(
-            [program, "version"], env=env, capture_output=True, text=True, timeout=_VERSION_SECONDS, check=True
+            [program, "version"], env=env, capture_output=True, text=True, timeout=VERSION_SECONDS, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return None  # a Go that does not run is not usable

@@ -21,18 +21,18 @@ from dulwich.errors import GitProtocolError, NotGitRepository
 from dulwich.repo import Repo
 from dulwich.server import Backend, UploadPackHandler
 from dulwich.web import GunzipFilter, HTTPGitApplication, LimitedInputFilter
+from msgspec import Struct
 
 from magos.local.servers.loopback import LoggedHandler, RequestLog, WebServer, serving
 
 __all__ = ["GitServer", "git_server"]
 
 
-class GitServer:
+class GitServer(Struct, frozen=True):
     """A running server, made by :func:`git_server`; ``log`` has the requests it answered."""
 
-    def __init__(self, url: str, log: RequestLog) -> None:
-        self.url = url
-        self.log = log
+    url: str
+    log: RequestLog
 
     def clone_url(self, name: str) -> str:
         """Return the address of the repository in the folder ``name``, for example ``demo.git``."""

@@ -8,6 +8,7 @@ import pytest
 
 from magos.local import machine
 from magos.local.controlplane.credentials import Authority, kubeconfig_text
+from magos.runtime.client import ApiClient
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +27,7 @@ async def test_connections_are_closed_also_when_ctrl_c_cancels_the_block(
         await anyio.lowlevel.checkpoint()
         closed.append("client")
 
-    monkeypatch.setattr(machine.ApiClient, "aclose", aclose)
+    monkeypatch.setattr(ApiClient, "aclose", aclose)
     pem = Authority(tmp_path / "pki").certificate_pem
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(kubeconfig_text(url="https://127.0.0.1:9", authority_pem=pem, user="u", token="t"))
