@@ -39,6 +39,7 @@ def test_the_walk_promotes_halts_and_recovers_and_leaves_nothing_behind(tmp_path
     assert len(set(revisions)) == 1, told
     assert "shop-staging   Failed/PlanFailed" in told
     assert re.search(r"prod stays at \w{7}; its message: Run \S+ waits ", told), told
+    assert len(re.findall(r"Terraform state of shop-\w+: /\S+/terraform\.tfstate$", told, re.MULTILINE)) == 3, told
     assert "export KUBECONFIG" not in told, "that file goes away with the demo"
     assert not re.search(r"\[(debug|info) ", told), "log lines stand between those of the story"
     assert not list(tmp_path.iterdir()), "the demo's folder is still there"

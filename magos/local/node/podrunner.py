@@ -83,7 +83,7 @@ class PodRunner:
         self._client = client
         self._request = request
         self._tls = tls
-        self._folder = folder
+        self.folder = folder
         self._programs = programs
         address = urlsplit(url)
         self._given = {
@@ -95,11 +95,6 @@ class PodRunner:
         self._names: dict[tuple[str, str], str] = {}
         self._running: set[str] = set()
 
-    @property
-    def folder(self) -> Path:
-        """The folder of all files of pods; claims are in ``claims/<uid>``."""
-        return self._folder
-
     def find_log(self, namespace: str, pod: str, container: str) -> ContainerLog | None:
         """Return the log of a container that was started here."""
         life = self._lives.get(self._names.get((namespace, pod), ""))
@@ -110,7 +105,7 @@ class PodRunner:
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Be the node until cancelled; started once the Node is registered. Running containers end with it."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         clock, rng = SystemClock(), random.SystemRandom()
         pods = Informer(self._client, kube.PODS_IN_FULL, clock=clock, rng=rng)
         claims = Informer(self._client, kube.PERSISTENT_VOLUME_CLAIMS, clock=clock, rng=rng)
@@ -128,7 +123,7 @@ class PodRunner:
     def _claim_changed(self, change: Change[kube.PersistentVolumeClaim], tasks: anyio.abc.TaskGroup) -> None:
         """Remove the content of a removed claim; admission keeps a claim in existence while a pod uses it."""
         if change.old is not None and (change.new is None or change.new.metadata.uid != change.old.metadata.uid):
-            tasks.start_soon(anyio.to_thread.run_sync, remove_claim, self._folder, change.old.metadata.uid)
+            tasks.start_soon(anyio.to_thread.run_sync, remove_claim, self.folder, change.old.metadata.uid)
 
     def _pod_changed(self, change: Change[kube.PodManifest], tasks: anyio.abc.TaskGroup) -> None:
         pod = change.new
@@ -155,9 +150,9 @@ class PodRunner:
             tasks.start_soon(self._live, life)
 
     def _life(self, pod: kube.PodManifest) -> PodLife:
-        folder = PodFolder(self._folder / "pods" / pod.metadata.uid, self._programs)
+        folder = PodFolder(self.folder / "pods" / pod.metadata.uid, self._programs)
         sources = PodSources(self._client, self._request, pod.metadata.namespace)
-        volumes = PodVolumes(pod, self._folder, folder.path, sources)
+        volumes = PodVolumes(pod, self.folder, folder.path, sources)
         return PodLife(pod, client=self._client, sources=sources, volumes=volumes, folder=folder)
 
     async def _live(self, life: PodLife) -> None:

@@ -125,9 +125,7 @@ def _files_of(repo: Repo, commit: ObjectID) -> dict[str, _File]:
     """Return the files of a commit by path."""
     found = repo[commit]
     if not isinstance(found, Commit):
-        raise MagosError(
-            f"main of {repo.path} points at {commit.decode()}, which is not a commit; reset main to a commit"
-        )
+        raise MagosError(f"main of {repo.path} points at {commit.decode()}, not at a commit; reset it to a commit")
     entries = repo.object_store.iter_tree_contents(found.tree)
     return {
         entry.path.decode(): (entry.mode, entry.sha) for entry in entries if entry.path and entry.mode and entry.sha
