@@ -35,7 +35,7 @@ from magos.runner.files import write_private
 __all__ = ["ControlPlane"]
 
 _STOP_GRACE_SECONDS: Final = 3.0
-"""The API server waits for open watches for up to a minute; killing it loses nothing that outlives the data folder."""
+"""The API server waits up to a minute for open watches; killing it before loses nothing: etcd has the objects."""
 
 _PROBE_SECONDS: Final = 3.0
 """A server that is starting may accept a connection and not answer it; the next probe then tries again."""
