@@ -128,6 +128,7 @@ async def _watched(here: Machine, story: Story, *, stay: bool) -> int:
             print(_NEXT_STEPS.format(kubeconfig=here.plane.admin_kubeconfig, project=project, folder=here.folder))
             sys.stdout.flush()
             await anyio.sleep_forever()
+        print("\nThe demo ends here and removes everything it made; without --exit it keeps running.", flush=True)
         tasks.cancel_scope.cancel()
     return 0 if well else 1
 
