@@ -1,16 +1,18 @@
-"""The walk of the one-machine mode: a commit is promoted to prod, a bad one is stopped, its fix goes through."""
+"""The demo: a commit is promoted from dev to prod, a broken one stops in staging, its correction reaches prod."""
 
+import logging
 import random
 import shutil
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import anyio
+import structlog
 import yaml
 from msgspec import Struct
 
@@ -19,12 +21,11 @@ from magos.api.rollout import ROLLOUTS, Rollout
 from magos.api.workspace import WORKSPACES, Workspace
 from magos.cli.story import Story
 from magos.cli.tree import project_tree
-from magos.errors import MagosError
-from magos.local.assets import AssetSettings
-from magos.local.machine import Machine, machine, machine_assets
-from magos.local.manifests import manifest_folder
-from magos.local.progress import LineProgress
-from magos.local.recipes import TOFU_VERSION
+from magos.local.controlplane.installation import manifest_folder
+from magos.local.machine import Machine, machine
+from magos.local.programs.assets import AssetSettings, machine_assets
+from magos.local.programs.progress import LineProgress, Progress
+from magos.local.programs.recipes import TOFU_VERSION
 from magos.runtime.clock import SystemClock
 from magos.runtime.informer import Informer
 
@@ -32,11 +33,20 @@ __all__ = ["DEMO_NAMESPACE", "DemoSettings", "run_demo", "sample_manifests"]
 
 DEMO_NAMESPACE = "demo"
 _PATIENCE_SECONDS = 300.0
+"""For one chapter, which takes about 20 s on two idle cores: a busy machine may be much slower."""
+
 _KINDS = ("Project", "Workspace", "Rollout")
+_NEXT_STEPS = f"""
+Everything keeps running until you press Ctrl-C. To look around, run in another terminal:
+  export KUBECONFIG={{kubeconfig}}
+  kubectl get ws,mro -n {DEMO_NAMESPACE}
+  kubectl logs -n {DEMO_NAMESPACE} -l magosproject.io/workspace={{project}}-dev -c terraform
+  magos tree {{project}} -n {DEMO_NAMESPACE}
+The controllers write their logs to {{folder}}/logs."""
 
 
 class DemoSettings(Struct, frozen=True, kw_only=True):
-    """What the command line decided. ``stay`` keeps everything up until interrupted."""
+    """What the command line decided; with ``stay`` everything keeps running until a signal arrives."""
 
     assets: AssetSettings
     environ: Mapping[str, str]
@@ -44,9 +54,9 @@ class DemoSettings(Struct, frozen=True, kw_only=True):
 
 
 def sample_manifests(repo_url: str, namespace: str, *folders: str) -> list[dict[str, Any]]:
-    """Return the shipped samples, pointed at ``repo_url`` and at the tool version that the local mirror has.
+    """Return the shipped samples with ``repo_url`` and the tool version of the local mirror in their Workspaces.
 
-    ``folders`` are the folders of the samples to take besides the top one.
+    They come from the top folder of the samples and from ``folders`` below it.
     """
     documents: list[dict[str, Any]] = []
     top = manifest_folder("samples")
@@ -63,7 +73,11 @@ def sample_manifests(repo_url: str, namespace: str, *folders: str) -> list[dict[
 
 
 def run_demo(settings: DemoSettings) -> int:
-    """Run the demo; returns 0 if everything went as told, else 1."""
+    """Run the demo; returns 0 if every chapter ended as it should, 1 if not or if a signal ended the demo."""
+    structlog.configure(  # the runtime's log lines would stand between those of the story
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
     progress = LineProgress(sys.stderr)
     story_began = time.monotonic()
     assets = machine_assets(settings.assets, progress)
@@ -74,13 +88,13 @@ def run_demo(settings: DemoSettings) -> int:
             return await _watched(here, Story(progress, story_began), stay=settings.stay)
 
     try:
-        return anyio.run(_until_signalled, walk)
+        return anyio.run(_until_signalled, walk, progress)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-async def _until_signalled(walk: Any) -> int:
-    """Run ``walk``; Ctrl-C and SIGTERM end it in order, so that nothing is left running."""
+async def _until_signalled(walk: Callable[[], Awaitable[int]], progress: Progress) -> int:
+    """Run ``walk`` and return its result; Ctrl-C and SIGTERM cancel it, so that it ends all that it started."""
     result = 1
 
     async def body(scope: anyio.CancelScope) -> None:
@@ -92,13 +106,14 @@ async def _until_signalled(walk: Any) -> int:
         tasks.start_soon(body, tasks.cancel_scope)
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             async for _ in signals:
+                progress.say("stopping everything that the demo has started")
                 tasks.cancel_scope.cancel()
                 return result
     return result
 
 
 async def _watched(here: Machine, story: Story, *, stay: bool) -> int:
-    """Run the walk with informers that feed the story."""
+    """Play the chapters, with informers that feed the story, and show the result."""
     clock, rng = SystemClock(), random.SystemRandom()
     workspaces: Informer[Workspace] = Informer(here.client, WORKSPACES, namespace=DEMO_NAMESPACE, clock=clock, rng=rng)
     rollouts: Informer[Rollout] = Informer(here.client, ROLLOUTS, namespace=DEMO_NAMESPACE, clock=clock, rng=rng)
@@ -108,10 +123,12 @@ async def _watched(here: Machine, story: Story, *, stay: bool) -> int:
         tasks.start_soon(workspaces.run)
         tasks.start_soon(rollouts.run)
         project, well = await _walk(here, story)
-        await _tell_end(here, project, story)
+        await _show_result(here, project, story)
         if stay:
-            print("\nUp until Ctrl-C.", flush=True)
+            print(_NEXT_STEPS.format(kubeconfig=here.plane.admin_kubeconfig, project=project, folder=here.folder))
+            sys.stdout.flush()
             await anyio.sleep_forever()
+        print("\nThe demo ends here and removes everything it made; without --exit it keeps running.", flush=True)
         tasks.cancel_scope.cancel()
     return 0 if well else 1
 
@@ -121,25 +138,36 @@ async def _walk(here: Machine, story: Story) -> tuple[str, bool]:
     documents = sample_manifests(here.repo_url, DEMO_NAMESPACE, "promotion")
     project = next(d["metadata"]["name"] for d in documents if d["kind"] == "Project")
     first = await anyio.to_thread.run_sync(here.repository.head)
-    story.say(f"applying Project {project}, its Rollout and three Workspaces; the repository is at {first}")
+    story.say(f"1. Applying Project {project}, its Rollout and three Workspaces; main is at commit {first[:7]}.")
+    story.say("   The Rollout lets dev apply it first, then staging, then prod.")
     await here.prepare_namespace(DEMO_NAMESPACE, *documents)
-    if not await story.until(lambda: story.promoted(first), _PATIENCE_SECONDS):
+    if not await _reached(story, lambda: story.promoted(first), f"all Workspaces have applied {first[:7]}"):
         return project, False
 
     broken = await anyio.to_thread.run_sync(here.repository.release_broken, "1.1.0", "staging")
-    story.say(f"committed {broken}: release 1.1.0, with a mistake in staging. Nobody tells Magos.")
-    if not await story.until(lambda: _halted(story, first, broken), _PATIENCE_SECONDS):
+    story.say(f"2. Committed {broken[:7]}: release 1.1.0, with a mistake in staging. RefWatcher finds it by polling.")
+    if not await _reached(story, lambda: _halted(story, first, broken), f"{broken[:7]} has failed in staging"):
         return project, False
     prod = story.workspaces[f"{project}-prod"].status
-    story.say(f"prod stays at {prod.observed_revision} and says: {prod.message}")
+    story.say(f"   prod stays at {prod.observed_revision[:7]}; its message: {prod.message}")
 
     fixed = await anyio.to_thread.run_sync(here.repository.repair_module, "staging")
-    story.say(f"committed {fixed}: the mistake is corrected.")
-    return project, await story.until(lambda: story.promoted(fixed), _PATIENCE_SECONDS)
+    story.say(f"3. Committed {fixed[:7]}, which corrects the mistake.")
+    return project, await _reached(story, lambda: story.promoted(fixed), f"all Workspaces have applied {fixed[:7]}")
+
+
+async def _reached(story: Story, holds: Callable[[], bool], goal: str) -> bool:
+    reached = await story.until(holds, _PATIENCE_SECONDS)
+    if not reached:
+        story.say(
+            f"Gave up: {_PATIENCE_SECONDS:.0f} s were not enough until {goal}. The lines above and the tree below show "
+            "how far each Workspace came; to read the controllers' logs, run the demo without --exit."
+        )
+    return reached
 
 
 def _halted(story: Story, before: str, broken: str) -> bool:
-    """Whether the bad commit reached dev, failed in staging and did not get to prod."""
+    """Tell whether the broken commit was applied in dev, failed in staging and waits in prod."""
     stages = {name.rsplit("-", 1)[-1]: workspace.status for name, workspace in story.workspaces.items()}
     return (
         story.rollout is not None
@@ -151,27 +179,12 @@ def _halted(story: Story, before: str, broken: str) -> bool:
     )
 
 
-async def _tell_end(here: Machine, project: str, story: Story) -> None:
+async def _show_result(here: Machine, project: str, story: Story) -> None:
     found = await here.client.get(PROJECTS, DEMO_NAMESPACE, project)
     members = sorted(story.workspaces.values(), key=lambda workspace: workspace.metadata.name)
     print()
     print(project_tree(project, found, members))
     for workspace in members:
-        print(f"   {workspace.metadata.name}: state in {await _state_file(here, workspace)}")
-    kubeconfig = here.plane.admin_kubeconfig
-    print(
-        f"\nKubeconfig: {kubeconfig}\n\nTry next:\n"
-        f"  export KUBECONFIG={kubeconfig}\n"
-        f"  kubectl get ws,mro -n {DEMO_NAMESPACE}\n"
-        f"  kubectl logs -n {DEMO_NAMESPACE} -l magosproject.io/workspace={project}-dev -c terraform\n"
-        f"  magos tree {project} -n {DEMO_NAMESPACE}",
-        flush=True,
-    )
-
-
-async def _state_file(here: Machine, workspace: Workspace) -> str:
-    """Return where the Terraform state of a Workspace lies on this machine; ``MagosError`` if it was not written."""
-    path = await here.find_state(DEMO_NAMESPACE, workspace.metadata.name)
-    if path is None:
-        raise MagosError(f"Workspace {workspace.metadata.name} left no Terraform state on its volume")
-    return str(path)
+        state = await here.find_state(DEMO_NAMESPACE, workspace.metadata.name)
+        print(f"   Terraform state of {workspace.metadata.name}: {state or 'none was written'}")
+    sys.stdout.flush()

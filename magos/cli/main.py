@@ -1,7 +1,9 @@
-"""The command line ``magos``. Commands import what they need when they run, so that ``magos --help`` is instant."""
+"""The command line ``magos``. Commands import what they need when they run, so that ``magos --help`` is fast."""
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -10,7 +12,7 @@ import click
 from magos.errors import ConfigurationError, MagosError
 
 if TYPE_CHECKING:
-    from magos.local.assets import AssetSettings
+    from magos.local.programs.assets import AssetSettings
 
 __all__ = ["main"]
 
@@ -22,8 +24,20 @@ def _cache() -> Path:
     return Path(base) / "magos"
 
 
+@contextmanager
+def _needs_one_machine_mode() -> Iterator[None]:
+    """Say how to install the one-machine mode if the imports in the block fail, as they do in the images."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise MagosError(
+            f"this installation cannot run the one-machine mode: it has no module {error.name}; "
+            "install Magos with pip install 'magos[local]', or use a checkout and scripts/demo"
+        ) from error
+
+
 def _asset_settings() -> "AssetSettings":
-    from magos.local.assets import AssetSettings
+    from magos.local.programs.assets import AssetSettings
 
     given = os.environ.get("KUBEBUILDER_ASSETS", "")
     return AssetSettings(cache=_cache(), environ=dict(os.environ), kubebuilder_assets=Path(given) if given else None)
@@ -44,9 +58,14 @@ def version() -> None:
 
 @cli.command()
 def assets() -> None:
-    """Obtain what the one-machine mode needs: a control plane and OpenTofu (cached)."""
-    from magos.local.machine import machine_assets
-    from magos.local.progress import LineProgress
+    """Obtain the programs that the demo needs and print their paths.
+
+    They are etcd, kube-apiserver, kube-controller-manager and OpenTofu. Each comes from the folder of
+    KUBEBUILDER_ASSETS, the cache (~/.cache/magos), a download or a build, which takes some minutes.
+    """
+    with _needs_one_machine_mode():
+        from magos.local.programs.assets import machine_assets
+        from magos.local.programs.progress import LineProgress
 
     programs = machine_assets(_asset_settings(), LineProgress(sys.stderr))
     plane = programs.control_plane
@@ -55,13 +74,16 @@ def assets() -> None:
 
 
 @cli.command()
-@click.option("--exit", "leave", is_flag=True, help="End after the walk: status 0 if everything was applied, else 1.")
+@click.option("--exit", "leave", is_flag=True, help="End after the last chapter; status 0 if all went well, else 1.")
 def demo(leave: bool) -> None:
-    """Run Magos on this machine and apply three Workspaces; stays up until Ctrl-C.
+    """Try Magos on this machine, without a cluster.
 
-    Needs no cluster and no container engine. Pods run as local processes and are not isolated.
+    A commit is promoted from dev to prod, a broken one stops in staging, its correction reaches prod. Then everything
+    keeps running until Ctrl-C, so that you can look around. No container engine is needed: pods run as local processes
+    and are not isolated.
     """
-    from magos.cli.demo import DemoSettings, run_demo
+    with _needs_one_machine_mode():
+        from magos.cli.demo import DemoSettings, run_demo
 
     settings = DemoSettings(
         assets=_asset_settings(),
@@ -79,26 +101,27 @@ def tree(project: str, namespace: str, context: str) -> None:
     """Show a Project and its Workspaces with phase and reason."""
     import anyio
 
-    from magos.cli.queries import load_tree
+    from magos.cli.tree import load_tree
 
     text = anyio.run(load_tree, dict(os.environ), context, namespace, project)
     if text is None:
-        raise NotFound(f"there is no Project {project} in that namespace, and no Workspace names it; see -n")
+        where = f"namespace {namespace}" if namespace else "the namespace of the kubeconfig's context"
+        raise NotFound(f"{where} has no Project {project} and no Workspace of it; name another namespace with -n")
     click.echo(text)
 
 
 class NotFound(MagosError):
-    """What was asked for does not exist."""
+    """The object that the user asked for does not exist."""
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; the process ends with 0, 1 failure, 2 usage or 3 not found."""
+    """Run the command line; the process ends with 0 (success), 1 (failure), 2 (wrong usage) or 3 (not found)."""
     try:
         cli.main(args=arguments, prog_name="magos")
     except MagosError as error:
         _end(error)
     except BaseExceptionGroup as group:
-        # Task groups wrap what their tasks raise; errors made for people are shown as such.
+        # A task group wraps the errors of its tasks; one that is made for people is shown without a traceback.
         expected, unexpected = group.split(MagosError)
         if expected is None or unexpected is not None:
             raise

@@ -1,19 +1,47 @@
-"""The tree view: a Project and its Workspaces, each with phase, reason and what it waits for. Pure."""
+"""The tree view: a Project and its Workspaces, each with phase and reason, and a message unless it is Applied."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from magos.api.phases import Phase
-from magos.api.project import Project
-from magos.api.workspace import Workspace
+from magos.api.project import PROJECTS, Project
+from magos.api.status import CommonStatus
+from magos.api.workspace import WORKSPACES, Workspace
+from magos.runtime.client import ApiClient, ApiError
+from magos.runtime.config import load_config
+from magos.runtime.http import connect
 
-__all__ = ["project_tree"]
+__all__ = ["load_tree", "phase_and_reason", "project_tree", "read_tree"]
 
 _SIGNS = {Phase.APPLIED: "✔", Phase.READY: "✔", Phase.FAILED: "✘", Phase.VALIDATION_FAILED: "✘"}
 
 
+async def load_tree(environ: Mapping[str, str], context: str, namespace: str, project: str) -> str | None:
+    """Read a Project with a kubeconfig and return its tree; None if neither it nor a Workspace that names it exists."""
+    config = load_config(None, context or None, environ=environ)
+    client = ApiClient(connect(config, user_agent="magos (cli)"))
+    try:
+        return await read_tree(client, namespace or config.namespace, project)
+    finally:
+        await client.aclose()
+
+
+async def read_tree(client: ApiClient, namespace: str, project: str) -> str | None:
+    """Do the same with an open client and a namespace that is not empty."""
+    try:
+        found = await client.get(PROJECTS, namespace, project)
+    except ApiError as error:
+        if not error.not_found:
+            raise
+        found = None
+    page = await client.list(WORKSPACES, namespace, field_selector=f"spec.projectRef.name={project}")
+    if found is None and not page.items:
+        return None
+    return project_tree(project, found, page.items)
+
+
 def project_tree(name: str, project: Project | None, workspaces: Iterable[Workspace]) -> str:
-    """Return the tree of one Project as text, one line an object; a message follows where an object is not settled."""
-    lines = [f"Project {name}  {_state(project)}"]
+    """Return the tree as text, one line an object, and a line with the message of a Workspace that is not Applied."""
+    lines = [f"Project {name}  {'(does not exist)' if project is None else phase_and_reason(project.status)}"]
     members = sorted(workspaces, key=lambda workspace: workspace.metadata.name)
     for index, workspace in enumerate(members):
         last = index == len(members) - 1
@@ -26,18 +54,13 @@ def project_tree(name: str, project: Project | None, workspaces: Iterable[Worksp
     return "\n".join(lines)
 
 
-def _state(project: Project | None) -> str:
-    if project is None:
-        return "(does not exist)"
-    status = project.status
-    return f"{status.phase or 'new'}/{status.reason}" if status.reason else str(status.phase or "new")
+def phase_and_reason(status: CommonStatus) -> str:
+    """Return ``Phase/Reason``, or ``new`` before the controller has written a status."""
+    return f"{status.phase or 'new'}{'/' + status.reason if status.reason else ''}"
 
 
 def _line(workspace: Workspace) -> str:
     status = workspace.status
     sign = _SIGNS.get(status.phase, "…") if status.phase is not None else "…"
-    phase = f"{status.phase or 'new'}{'/' + status.reason if status.reason else ''}"
-    revision = status.observed_revision[:7] or "-"
-    return (
-        f"{sign} Workspace {workspace.metadata.name:<12} {phase:<28} revision {revision}  {workspace.spec.source.path}"
-    )
+    state = f"{phase_and_reason(status):<28} revision {status.observed_revision[:7] or '-'}"
+    return f"{sign} Workspace {workspace.metadata.name:<12} {state}  {workspace.spec.source.path}"

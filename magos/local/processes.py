@@ -6,10 +6,10 @@ What this module promises:
    before it becomes the program, so even SIGKILL of the parent leaves nothing running. The kernel ties that to the
    *thread* that started the child: start children from the thread of the event loop, never from a worker thread.
 2. A child is ended by its own process ID only: SIGTERM, then SIGKILL after the grace, and it is always reaped.
-3. Everything it prints goes to its log file, without passing through this process; an error about the child carries
-   the end of that file.
-4. It is the leader of a session of its own: a Ctrl-C at the terminal reaches this process alone, which then ends its
-   children in the order it wants.
+3. All its output goes to its log file without passing through this process; an error about the child carries the end
+   of that file.
+4. It leads a session of its own: Ctrl-C at the terminal reaches only this process, which then ends its children in
+   order.
 """
 
 import os
@@ -27,19 +27,10 @@ import msgspec
 
 from magos.errors import MagosError
 
-__all__ = [
-    "ChildProcess",
-    "ProcessFailed",
-    "ProcessSpec",
-    "dying_with_parent",
-    "read_tail",
-    "running",
-    "start",
-    "wait_until_ready",
-]
+__all__ = ["ChildProcess", "ProcessFailed", "ProcessSpec", "dying_with_parent", "read_tail", "running", "start"]
 
-# Runs as the child before the program does. A preexec_fn would run Python between fork and exec of a process that
-# has threads, which may deadlock; a second exec costs about 20 ms and cannot.
+# Runs in the child before the program. A preexec_fn would run Python between fork and exec of a process with threads,
+# which may deadlock; a second exec cannot, and costs about 20 ms.
 _TRAMPOLINE = """
 import ctypes, os, sys
 death_signal, parent, *argv = sys.argv[1:]
@@ -50,18 +41,21 @@ os.execv(argv[0], argv[1:])
 """
 
 _TAIL_BYTES = 16 * 1024
+"""Enough for the last lines of any log; a log itself may have gigabytes."""
+
 _POLL_SECONDS = 0.05
+"""Between two probes of a starting server: starts take seconds, and a probe of a server on loopback is cheap."""
 
 
 class ProcessFailed(MagosError):
-    """A child could not be started, ended too early or did not become ready in time."""
+    """A child cannot be started, ended too early or did not become ready in time."""
 
 
 class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
     """How to start one child.
 
-    ``argv[0]`` is a path or a name found through the PATH of ``env``; ``env`` None hands on this process's own
-    environment. The log file is appended to, its folder is created.
+    ``argv[0]`` is a path or a name on the PATH of ``env``; with ``env`` None the child gets this process's environment.
+    The child appends to the log file, whose folder is created.
     """
 
     name: str
@@ -73,7 +67,7 @@ class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChildProcess:
-    """A started child: ask it, wait for it, end it. Made by :func:`start`."""
+    """A running or ended child, made by :func:`start`."""
 
     def __init__(self, spec: ProcessSpec, process: anyio.abc.Process) -> None:
         self.spec = spec
@@ -89,24 +83,40 @@ class ChildProcess:
 
     @property
     def returncode(self) -> int | None:
-        """Exit status as of ``subprocess`` (negative: ended by that signal), None while it runs."""
+        """The exit status (negative: ended by that signal), None while the child runs."""
         return self._process.returncode
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Signal the child itself; one that has ended already is no error."""
+        """Send the child a signal; does nothing if it has ended."""
         if self._process.returncode is None:
             try:
                 self._process.send_signal(number)
             except ProcessLookupError:
-                return  # ended between the check and the call; wait() will see it
+                return  # it ended between the check and the call
 
     async def wait(self) -> int:
         return await self._process.wait()
 
-    async def stop(self, grace: float = 10.0) -> int:
-        """End the child: SIGTERM, SIGKILL after ``grace`` seconds; returns its exit status.
+    async def wait_until_ready(self, probe: Callable[[], Awaitable[bool]], within: float) -> None:
+        """Wait until ``probe`` returns true, at most ``within`` seconds.
 
-        Runs to its end even when the caller is cancelled, so that nothing stays behind.
+        Raises ``ProcessFailed`` with the end of the log if the child ends first or the time is over.
+        """
+        with anyio.move_on_after(within):
+            while self.returncode is None:
+                if await probe():
+                    return
+                await anyio.sleep(_POLL_SECONDS)
+        if self.returncode is None:
+            cause = f"did not become ready within {within:g} s"
+        else:
+            cause = f"ended with status {self.returncode} before it was ready"
+        raise ProcessFailed(f"{self.name} {cause}; the end of its log {self.spec.log_file}:\n{await self.tail()}")
+
+    async def stop(self, grace: float = 10.0) -> int:
+        """End the child (SIGTERM, then SIGKILL after ``grace`` seconds) and return its exit status.
+
+        Completes even if the caller is cancelled, so that no process stays behind.
         """
         with anyio.CancelScope(shield=True):
             self.send_signal(signal.SIGTERM)
@@ -118,12 +128,12 @@ class ChildProcess:
         return await self.wait()
 
     async def tail(self, lines: int = 15) -> str:
-        """The last lines of the log file."""
+        """Return the last lines of the log file."""
         return await anyio.to_thread.run_sync(read_tail, self.spec.log_file, lines)
 
 
 def read_tail(path: Path, lines: int = 15) -> str:
-    """The last ``lines`` lines of a file (of its last 16 KiB), empty if there is no such file."""
+    """Return the last ``lines`` lines of a file (of its last 16 KiB), nothing if the file does not exist."""
     try:
         with path.open("rb") as stream:
             stream.seek(0, os.SEEK_END)
@@ -140,7 +150,7 @@ def _resolve(spec: ProcessSpec) -> str:
     if program is None:
         raise ProcessFailed(
             f"{spec.name} cannot be started: {spec.argv[0]} is not an executable file and not on PATH; "
-            "install it or name its full path"
+            "install it or give its full path"
         )
     return str(Path(program).absolute())
 
@@ -151,18 +161,18 @@ def _open_log(path: Path) -> int:
 
 
 def dying_with_parent(argv: Sequence[str], death_signal: signal.Signals) -> list[str]:
-    """The command line that runs ``argv`` as a child which gets the signal at its parent's death (promise 1).
+    """Return the command that runs ``argv`` as a child which gets the signal at its parent's death (promise 1).
 
-    ``argv[0]`` is a full path. The process ID of the child is the program's own.
+    ``argv[0]`` is a full path. The program runs under the child's own process ID.
     """
     trampoline = [sys.executable, "-I", "-S", "-c", _TRAMPOLINE, str(int(death_signal)), str(os.getpid())]
     return [*trampoline, argv[0], *argv]
 
 
 async def start(spec: ProcessSpec) -> ChildProcess:
-    """Start a child and return at once; :class:`ProcessFailed` if the program is not there.
+    """Start a child and return at once; raises ``ProcessFailed`` if the program does not exist.
 
-    The caller owns the child and must :meth:`ChildProcess.stop` it; prefer :func:`running`.
+    The caller must call :meth:`ChildProcess.stop`; :func:`running` does that by itself.
     """
     program = await anyio.to_thread.run_sync(_resolve, spec)
     log = await anyio.to_thread.run_sync(_open_log, spec.log_file)
@@ -185,26 +195,9 @@ async def start(spec: ProcessSpec) -> ChildProcess:
 
 @asynccontextmanager
 async def running(spec: ProcessSpec, grace: float = 10.0) -> AsyncIterator[ChildProcess]:
-    """A child for the length of a block; ended and reaped when the block is left, however it is left."""
+    """Run a child for the length of a block; when the block is left, for whatever reason, it is ended and reaped."""
     child = await start(spec)
     try:
         yield child
     finally:
         await child.stop(grace)
-
-
-async def wait_until_ready(child: ChildProcess, probe: Callable[[], Awaitable[bool]], within: float) -> None:
-    """Wait until ``probe`` says yes, at most ``within`` seconds.
-
-    :class:`ProcessFailed` with the end of the log if the child ends first or the time is over.
-    """
-    with anyio.move_on_after(within):
-        while child.returncode is None:
-            if await probe():
-                return
-            await anyio.sleep(_POLL_SECONDS)
-    if child.returncode is None:
-        cause = f"did not become ready within {within:g} s"
-    else:
-        cause = f"ended with status {child.returncode} before it was ready"
-    raise ProcessFailed(f"{child.name} {cause}; the end of its log {child.spec.log_file}:\n{await child.tail()}")

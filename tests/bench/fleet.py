@@ -26,15 +26,15 @@ from magos.api.phases import Phase
 from magos.api.reasons import Reason
 from magos.api.workspace import WORKSPACES, Workspace
 from magos.ids import RunID
-from magos.local.audit import WRITE_VERBS, Request
-from magos.local.controlplane import free_ports
 from magos.local.machine import STATE_FOLDER
-from magos.local.samplerepo import SampleRepository
+from magos.local.ports import free_ports
+from magos.local.servers.samplerepo import SampleRepository
 from magos.runtime.client import ApiClient
 from magos.runtime.config import load_config
 from magos.runtime.http import connect
 from tests.bench.scrape import Process, Samples, process, samples
 from tests.e2e.onemachine import Document, OneMachine, one_machine
+from tests.envtest.audit import WRITE_VERBS, Request
 
 __all__ = ["NAMES", "Fleet", "measure"]
 
@@ -116,7 +116,7 @@ class Fleet:
 
     def writes(self, since: int) -> list[Request]:
         """What the controllers have written since that mark of the audit log, leases left out."""
-        requests = self._here.here.plane.audit.requests(since)
+        requests = self._here.audit.requests(since)
         return [
             each
             for each in requests
@@ -125,7 +125,7 @@ class Fleet:
 
     def mark(self) -> int:
         """The present end of the audit log."""
-        return self._here.here.plane.audit.mark()
+        return self._here.audit.mark()
 
     def workspaces(self) -> list[Workspace]:
         """All Workspaces as they are now."""

@@ -7,8 +7,8 @@ from collections import Counter
 from pathlib import Path
 
 from magos.api.annotations import EXECUTION_ALLOWED
-from magos.local.audit import WRITE_VERBS, Request
 from tests.e2e.onemachine import OneMachine, one_machine
+from tests.envtest.audit import WRITE_VERBS, Request
 
 __all__ = ["measure"]
 
@@ -22,11 +22,11 @@ def _controllers(requests: list[Request]) -> list[Request]:
 
 
 def _run(here: OneMachine, namespace: str) -> dict[str, float]:
-    mark = here.here.plane.audit.mark()
+    mark = here.audit.mark()
     here.apply(here.workspace_document(namespace, "measured"))
     here.wait_applied(namespace, "measured", here.revision)
     here.wait(namespace, "measured", lambda w: EXECUTION_ALLOWED not in w.metadata.annotations)
-    requests = _controllers(here.here.plane.audit.requests(mark))
+    requests = _controllers(here.audit.requests(mark))
     status = [i for i, r in enumerate(requests) if r.resource == "workspaces/status" and r.verb in WRITE_VERBS]
     pending_to_applied = requests[status[0] : status[-1] + 1]
     verbs = Counter(r.verb for r in pending_to_applied)
@@ -36,9 +36,9 @@ def _run(here: OneMachine, namespace: str) -> dict[str, float]:
 
 
 def _idle(here: OneMachine) -> dict[str, float]:
-    mark = here.here.plane.audit.mark()
+    mark = here.audit.mark()
     time.sleep(_QUIET_SECONDS)  # the figure is a rate: it needs a span of time, and decides nothing
-    writes = [r for r in _controllers(here.here.plane.audit.requests(mark)) if r.verb in WRITE_VERBS]
+    writes = [r for r in _controllers(here.audit.requests(mark)) if r.verb in WRITE_VERBS]
     return {"idle.writes_per_minute": len(writes) * 60 / _QUIET_SECONDS}
 
 

@@ -22,8 +22,8 @@ import yaml
 from msgspec import Struct
 
 from magos.api.phases import TERMINAL, Phase
-from magos.local.controlplane import free_ports
-from magos.local.gitserver import git_server
+from magos.local.ports import free_ports
+from magos.local.servers.gitserver import git_server
 from tests.e2e.git.servers import ssh_server
 from tests.e2e.onemachine import OneMachine
 from tests.e2e.runner.hostile import push

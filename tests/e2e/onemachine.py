@@ -16,10 +16,12 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from magos.api.annotations import RECONCILE_REQUEST
 from magos.api.phases import TERMINAL, Phase
 from magos.api.workspace import WORKSPACES, Workspace
-from magos.local.machine import Machine, machine, machine_assets
-from magos.local.progress import LineProgress
-from magos.local.recipes import TOFU_VERSION
+from magos.local.machine import Machine, machine
+from magos.local.programs.assets import machine_assets
+from magos.local.programs.progress import LineProgress
+from magos.local.programs.recipes import TOFU_VERSION
 from magos.runtime.client import ApiError
+from tests.envtest.audit import AuditLog
 from tests.envtest.cluster import asset_settings
 
 __all__ = ["OneMachine", "one_machine"]
@@ -41,6 +43,11 @@ class OneMachine:
     def revision(self) -> str:
         """The commit that ``main`` of the sample repository points at."""
         return self.here.repository.head()
+
+    @property
+    def audit(self) -> AuditLog:
+        """Every request that the API server answered."""
+        return AuditLog(self.here.plane.audit_log)
 
     def namespace(self) -> str:
         """Make a fresh namespace in which Workspaces can run, with a Project named ``shop``; return its name."""

@@ -20,8 +20,8 @@ from typing import Any, ClassVar
 from magos.api.names import JobType
 from magos.api.phases import Phase
 from magos.api.workspace import Workspace
-from magos.local.loopback import serving
-from magos.local.podvolumes import claim_folder
+from magos.local.node.volumes import claim_folder
+from magos.local.servers.loopback import serving
 from magos.runner.status import Stage
 from tests.e2e.onemachine import OneMachine
 from tests.e2e.runner.pod import provisioned
@@ -208,7 +208,7 @@ class Subject:
     def __init__(self, here: OneMachine, namespace: str, state: StateServer, gate: Gate) -> None:
         self.here, self.namespace, self.name = here, namespace, "net"
         self.state, self.gate = state, gate
-        self.mark = here.here.plane.audit.mark()
+        self.mark = here.audit.mark()
         module = state.backend + 'resource "terraform_data" "done" {}\n'
         module += provisioned(f"ls /workspace-data/runs >> {_APPLIED}", "depends_on = [terraform_data.done]")
         folder = f"standing/{namespace}"
@@ -329,7 +329,7 @@ class Subject:
     @property
     def created_jobs(self) -> list[str]:
         """The names of the Jobs that were created, in order, each as often as it was created."""
-        requests = self.here.here.plane.audit.requests(self.mark)
+        requests = self.here.audit.requests(self.mark)
         created = [r for r in requests if (r.verb, r.resource, r.namespace) == ("create", "jobs", self.namespace)]
         return [r.name for r in created if r.code == 201]
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from magos.api.phases import Phase
-from magos.local.controlplane import free_ports
-from magos.local.gitserver import git_server
-from magos.local.recipes import TOFU_VERSION
+from magos.local.ports import free_ports
+from magos.local.programs.recipes import TOFU_VERSION
+from magos.local.servers.gitserver import git_server
 from magos.toolchain.releases import Distribution, architecture, release
 from tests.e2e.git.servers import SSHServer, ssh_server
 from tests.e2e.onemachine import OneMachine

@@ -10,8 +10,8 @@ from magos.api.phases import Phase
 from magos.api.reasons import Reason
 from magos.api.workspace import Workspace
 from magos.cli.demo import sample_manifests
-from magos.local.audit import WRITE_VERBS
 from tests.e2e.onemachine import OneMachine
+from tests.envtest.audit import WRITE_VERBS
 from tests.envtest.cluster import eventually
 
 HOLD = "tests.magos.example/hold"
@@ -160,13 +160,13 @@ def test_the_tree_command_shows_every_workspace_with_phase_and_revision(here: On
 def test_an_empty_plan_ends_applied_without_an_apply_job(here: OneMachine, namespace: str) -> None:
     here.apply(here.workspace_document(namespace, "steady"))
     here.wait_applied(namespace, "steady", here.revision)
-    before = here.here.plane.audit.mark()
+    before = here.audit.mark()
     request = here.request(namespace, "steady")
     workspace = here.wait(namespace, "steady", lambda w: w.status.last_handled_reconcile_request == request)
     assert (workspace.status.phase, workspace.status.reason) == (Phase.APPLIED, "NoChanges")
     created = [
         r.name
-        for r in here.here.plane.audit.requests(before)
+        for r in here.audit.requests(before)
         if (r.verb, r.resource, r.namespace) == ("create", "jobs", namespace)
     ]
     assert len(created) == 1
@@ -174,7 +174,7 @@ def test_an_empty_plan_ends_applied_without_an_apply_job(here: OneMachine, names
 
 
 def test_a_run_costs_few_writes_and_a_quiet_system_none(here: OneMachine, namespace: str) -> None:
-    audit = here.here.plane.audit
+    audit = here.audit
     before = audit.mark()
     here.apply(here.workspace_document(namespace, "frugal"))
     here.wait_applied(namespace, "frugal", here.revision)

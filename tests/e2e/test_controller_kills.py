@@ -16,7 +16,7 @@ def test_a_run_ends_the_same_however_often_controllers_are_killed(here: OneMachi
     draw = random.Random(seed)
     points = {point: draw.choice(sorted(here.here.controllers)) for point in draw.sample(range(1, 14), 4)}
     versions = 0
-    audit = here.here.plane.audit
+    audit = here.audit
     before = audit.mark()
 
     def applied(workspace: Workspace) -> bool:

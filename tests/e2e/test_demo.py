@@ -1,13 +1,12 @@
 """The demo, as a user runs it."""
 
+import itertools
 import os
 import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
-
-from tests.envtest.cluster import eventually
 
 _MAGOS = Path(sys.executable).parent / "magos"
 
@@ -18,7 +17,7 @@ def _processes_naming(text: str) -> list[str]:
         try:
             command = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
-            continue  # ended while we looked
+            continue  # the process has ended meanwhile
         if text in command:
             found.append(command)
     return found
@@ -39,20 +38,29 @@ def test_the_walk_promotes_halts_and_recovers_and_leaves_nothing_behind(tmp_path
     assert len(revisions) == 3, told
     assert len(set(revisions)) == 1, told
     assert "shop-staging   Failed/PlanFailed" in told
-    assert re.search(r"prod stays at \w{40} and says: ", told), told
+    assert re.search(r"prod stays at \w{7}; its message: Run \S+ waits ", told), told
+    assert len(re.findall(r"Terraform state of shop-\w+: /\S+/terraform\.tfstate$", told, re.MULTILINE)) == 3, told
+    assert "export KUBECONFIG" not in told, "that file goes away with the demo"
+    assert not re.search(r"\[(debug|info) ", told), "log lines stand between those of the story"
     assert not list(tmp_path.iterdir()), "the demo's folder is still there"
     assert not _processes_naming(str(tmp_path))
 
 
-def test_ctrl_c_ends_everything_in_order(tmp_path: Path) -> None:
+def test_ctrl_c_ends_everything_in_order_and_without_warnings(tmp_path: Path) -> None:
     with subprocess.Popen(
         [_MAGOS, "demo"],
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     ) as process:
-        eventually(lambda: any("controller" in line for line in _processes_naming(str(tmp_path))), within=120)
+        assert process.stdout is not None
+        before = list(itertools.takewhile(lambda line: "Planning/Planning" not in line, process.stdout))
+        assert process.poll() is None, before
         process.send_signal(signal.SIGINT)
+        after = process.stdout.read()
         process.wait(timeout=120)
+    assert "stopping everything that the demo has started" in after
+    assert [line for line in after.splitlines() if not re.match(r" *[\d.]+ s  |stopping everything ", line)] == []
     assert not _processes_naming(str(tmp_path))
     assert not list(tmp_path.iterdir())

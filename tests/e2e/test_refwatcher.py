@@ -17,11 +17,11 @@ from magos.api.conditions import ConditionType, find
 from magos.api.names import source_key
 from magos.api.triggers import Trigger
 from magos.api.workspace import Workspace
-from magos.local.audit import WRITE_VERBS
-from magos.local.gitserver import git_server
 from magos.local.machine import STATE_FOLDER
-from magos.local.samplerepo import SampleRepository
+from magos.local.servers.gitserver import git_server
+from magos.local.servers.samplerepo import SampleRepository
 from tests.e2e.onemachine import Document, OneMachine
+from tests.envtest.audit import WRITE_VERBS
 from tests.envtest.cluster import eventually
 
 POLLED = {"magosproject.io/git-poll-interval": "5s", "magosproject.io/reconcile-interval": "1h"}
@@ -91,7 +91,7 @@ def test_twenty_workspaces_cost_one_listing_per_repository_and_poll_and_a_restar
         assert detected(found) == repositories[index % 2].content.head()
         assert found.metadata.annotations[DETECTED_SOURCE] == source_key(found.spec.source.repo_url, "main")
     before = [each.listings for each in repositories]
-    quiet = here.here.plane.audit.mark()
+    quiet = here.audit.mark()
     commit = repositories[0].content.release("1.1.0", ["dev"])
     for name in names[::2]:
         here.wait(namespace, name, lambda w: detected(w) == commit)
@@ -101,7 +101,7 @@ def test_twenty_workspaces_cost_one_listing_per_repository_and_poll_and_a_restar
     assert sorted(mine) == sorted(f"patch workspaces {name}" for name in names[::2])
 
     here.kill("refwatcher")
-    restarted = here.here.plane.audit.mark()
+    restarted = here.audit.mark()
     before = [each.listings for each in repositories]
     eventually(lambda: all(each.listings >= seen + 2 for each, seen in zip(repositories, before, strict=True)))
     assert all(each.listings <= seen + 4 for each, seen in zip(repositories, before, strict=True))
@@ -112,7 +112,7 @@ def writes(here: OneMachine, namespace: str, since: int) -> list[str]:
     """What RefWatcher has written there, Events not counted."""
     return [
         f"{each.verb} {each.resource} {each.name}"
-        for each in here.here.plane.audit.requests(since)
+        for each in here.audit.requests(since)
         if each.user == ACCOUNT
         and each.namespace == namespace
         and each.verb in WRITE_VERBS

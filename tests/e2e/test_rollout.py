@@ -11,7 +11,7 @@ from magos.api.rollout import Rollout
 from magos.api.workspace import Workspace
 from magos.cli.demo import sample_manifests
 from magos.ids import GitSHA
-from magos.local.manifests import manifest_folder
+from magos.local.controlplane.installation import manifest_folder
 from tests.e2e.onemachine import Document, OneMachine
 
 MEMBERS = ("shop-dev", "shop-staging", "shop-prod")
@@ -46,7 +46,7 @@ def first_granted(here: OneMachine, namespace: str, since: int) -> list[str]:
     """Whose annotations the rollout controller wrote, in the order of the first time."""
     written = (
         each.name
-        for each in here.here.plane.audit.requests(since)
+        for each in here.audit.requests(since)
         if (each.user, each.verb, each.resource) == (GRANTER, "patch", "workspaces")
         and each.namespace == namespace
         and each.code == 200
@@ -57,7 +57,7 @@ def first_granted(here: OneMachine, namespace: str, since: int) -> list[str]:
 @pytest.fixture
 def promoted(here: OneMachine, namespace: str) -> str:
     """A namespace in which the samples were promoted once, from dev over staging to prod."""
-    mark = here.here.plane.audit.mark()
+    mark = here.audit.mark()
     revision = here.here.repository.release("2.0.0")
     members = [each for each in sample_manifests(here.here.repo_url, namespace) if each["kind"] == "Workspace"]
     for member in members:
@@ -82,7 +82,7 @@ def test_a_commit_walks_through_the_sample_rollout_in_order(here: OneMachine, pr
     assert (done.phase, done.current_step, done.unselected_workspaces) == (Phase.APPLIED, 3, 0)
     here.here.kubectl.run("wait", "--for=condition=Ready", "rollout/shop", "-n", promoted, "--timeout=5s")
     first = [here.workspace(promoted, name) for name in MEMBERS]
-    mark = here.here.plane.audit.mark()
+    mark = here.audit.mark()
     revision = here.here.repository.release("2.1.0")
     announce(here, promoted, revision)
     members = [here.wait_applied(promoted, name, revision) for name in MEMBERS]

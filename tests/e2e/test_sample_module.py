@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from magos.git.checkout import CheckoutRequest, checkout
-from magos.local.assets import tofu_program
-from magos.local.gitserver import git_server
-from magos.local.progress import LineProgress
-from magos.local.samplerepo import SampleRepository
+from magos.local.programs.assets import tofu_program
+from magos.local.programs.progress import LineProgress
+from magos.local.servers.gitserver import git_server
+from magos.local.servers.samplerepo import SampleRepository
 from tests.envtest.cluster import asset_settings
 
 
@@ -98,7 +98,7 @@ def test_a_broken_module_initialises_and_fails_to_plan_with_a_diagnostic_until_i
 
 
 def test_the_built_tofu_reports_itself_as_the_pinned_release(tofu: Path, tmp_path: Path) -> None:
-    from magos.local.recipes import TOFU_VERSION
+    from magos.local.programs.recipes import TOFU_VERSION
 
     reported = json.loads(_run(tofu, tmp_path, "version", "-json").stdout)
     assert reported["terraform_version"] == TOFU_VERSION

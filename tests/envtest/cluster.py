@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from magos.local.assets import AssetSettings, control_plane_assets
-from magos.local.audit import AuditLog
-from magos.local.controlplane import ControlPlane
-from magos.local.kubectl import Kubectl, find_kubectl
-from magos.local.progress import LineProgress
+from magos.local.controlplane.kubectl import Kubectl, find_kubectl
+from magos.local.controlplane.plane import ControlPlane
+from magos.local.programs.assets import AssetSettings, control_plane_assets
+from magos.local.programs.progress import LineProgress
+from tests.envtest.audit import AuditLog
 
 __all__ = ["Cluster", "asset_settings", "eventually", "started_cluster"]
 
@@ -56,7 +56,7 @@ class Cluster:
 
     @property
     def audit(self) -> AuditLog:
-        return self.plane.audit
+        return AuditLog(self.plane.audit_log)
 
     @property
     def kubectl(self) -> Kubectl:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from magos.local.kubectl import Kubectl
+from magos.local.controlplane.kubectl import Kubectl
 from tests.envtest.cluster import Cluster, started_cluster
 
 _CRDS = Path(__file__).parents[2] / "crds"

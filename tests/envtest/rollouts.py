@@ -23,9 +23,9 @@ from magos.api.rollout import Rollout, RolloutStep
 from magos.api.status import API_VERSION, NameReference
 from magos.api.workspace import Workspace, WorkspaceStatus
 from magos.errors import MagosError
-from magos.local.audit import WRITE_VERBS, Request
 from magos.reconcilers.members import members_of
 from magos.reconcilers.rollout.cohorts import divide
+from tests.envtest.audit import WRITE_VERBS, Request
 from tests.envtest.cluster import Cluster, eventually
 from tests.unit.reconcilers.fleet import PROJECT, member, rollout
 

@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from magos.errors import MagosError
-from magos.local.assets import ControlPlaneAssets, control_plane_assets
-from magos.local.audit import count_by_user_and_verb
-from magos.local.controlplane import ControlPlane
-from magos.local.kubectl import Kubectl
+from magos.local.controlplane.kubectl import Kubectl
+from magos.local.controlplane.plane import ControlPlane
 from magos.local.processes import ProcessFailed
-from magos.local.progress import LineProgress
+from magos.local.programs.assets import ControlPlaneAssets, control_plane_assets
+from magos.local.programs.progress import LineProgress
+from tests.envtest.audit import count_by_user_and_verb
 from tests.envtest.cluster import Cluster, asset_settings, eventually
 
 _JOB = {
@@ -134,7 +134,7 @@ async def test_a_server_that_cannot_start_is_reported_with_the_end_of_its_log(tm
 
 
 @pytest.mark.anyio
-async def test_an_etcd_that_cannot_start_is_named_and_not_waited_for(tmp_path: Path) -> None:
+async def test_an_etcd_that_cannot_start_is_reported_at_once(tmp_path: Path) -> None:
     assets = await anyio.to_thread.run_sync(_assets)
     broken = tmp_path / "etcd"
     broken.write_text("#!/bin/sh\necho 'disk is full'\nexit 4\n")
@@ -147,7 +147,7 @@ async def test_an_etcd_that_cannot_start_is_named_and_not_waited_for(tmp_path: P
 
 
 @pytest.mark.anyio
-async def test_a_port_that_somebody_took_meanwhile_is_exchanged(tmp_path: Path) -> None:
+async def test_a_start_replaces_a_port_that_another_program_has_taken(tmp_path: Path) -> None:
     assets = await anyio.to_thread.run_sync(_assets)
     plane = ControlPlane(assets, tmp_path)
     with socket.socket() as taken:
@@ -158,7 +158,7 @@ async def test_a_port_that_somebody_took_meanwhile_is_exchanged(tmp_path: Path) 
 
 
 @pytest.mark.anyio
-async def test_a_process_that_dies_in_use_is_reported_to_whoever_watches(tmp_path: Path) -> None:
+async def test_watch_processes_reports_a_process_that_ends_by_itself(tmp_path: Path) -> None:
     assets = await anyio.to_thread.run_sync(_assets)
     async with ControlPlane(assets, tmp_path) as plane:
         manager = plane.processes[2]

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from magos.errors import MagosError
-from magos.local.kubectl import Kubectl
+from magos.local.controlplane.kubectl import Kubectl
 from tests.envtest.cluster import Cluster
 
 _ROOT = Path(__file__).parents[2]

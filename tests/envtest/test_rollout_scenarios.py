@@ -14,7 +14,7 @@ from magos.api.status import NameReference
 from magos.api.triggers import Trigger
 from magos.api.workspace import Source
 from magos.errors import MagosError
-from magos.local.audit import WRITE_VERBS
+from tests.envtest.audit import WRITE_VERBS
 from tests.envtest.cluster import Cluster, eventually
 from tests.envtest.rollouts import ACCOUNTS, Fleet, controllers
 from tests.unit.reconcilers.fleet import applied, member, step

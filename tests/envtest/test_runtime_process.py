@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from magos.local.controlplane import free_ports
+from magos.local.ports import free_ports
 from tests.envtest.cluster import Cluster, eventually
 from tests.envtest.toy_process import define
 from tests.sim import toy

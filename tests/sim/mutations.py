@@ -392,6 +392,27 @@ MUTATIONS = (
         "if self._troubles.ended(key) and not key:",
         _LASTING,
     ),
+    Mutation(
+        "one machine: ctrl-c cancels the closing of connections",
+        "magos/local",
+        "with anyio.CancelScope(shield=True):  # Ctrl-C cancels",
+        "with anyio.CancelScope():  # Ctrl-C cancels",
+        ("tests/unit/local/test_machine.py",),
+    ),
+    Mutation(
+        "one machine: any client reads the logs of pods",
+        "magos/local/controlplane",
+        "context.verify_mode = ssl.CERT_REQUIRED",
+        "context.verify_mode = ssl.CERT_OPTIONAL",
+        ("tests/unit/local/controlplane/test_credentials.py",),
+    ),
+    Mutation(
+        "one machine: a file of a volume lands outside it",
+        "magos/local/node",
+        "if not path.resolve().is_relative_to(fresh.resolve()):",
+        "if not path:",
+        ("tests/unit/local/node/test_volumes.py",),
+    ),
 )
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from magos.local.controlplane import free_ports
-from magos.local.loopback import serving
+from magos.local.ports import free_ports
+from magos.local.servers.loopback import serving
 
 IDENTITY = {
     "GIT_CONFIG_GLOBAL": os.devnull,

@@ -22,7 +22,7 @@ from magos.git.remote import Access, open_remote
 from magos.git.stores import Stores
 from magos.git.url import parse
 from magos.ids import GitSHA
-from magos.local.loopback import serving
+from magos.local.servers.loopback import serving
 from tests.e2e.git.servers import HTTPServer, Repository, git_daemon, ssh_server
 from tests.e2e.git.test_git_hostile_server import SHA, V2, packet
 

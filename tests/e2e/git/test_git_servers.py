@@ -12,7 +12,7 @@ import trustme
 from magos.git.credentials import Credentials
 from magos.git.errors import GitError, GitReason
 from magos.git.lsremote import LsRemoteRequest, ls_remote
-from magos.local.controlplane import free_ports
+from magos.local.ports import free_ports
 from tests.e2e.git.conftest import SCHEMES, Clones
 from tests.e2e.git.servers import HTTPServer, Repository, git, git_daemon, http_server
 

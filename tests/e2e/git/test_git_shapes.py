@@ -11,7 +11,7 @@ from dulwich.server import FileSystemBackend, TCPGitServer
 from magos.git.credentials import ANONYMOUS, Credentials
 from magos.git.errors import GitReason
 from magos.git.lsremote import LsRemoteRequest, ls_remote
-from magos.local.gitserver import git_server
+from magos.local.servers.gitserver import git_server
 from tests.e2e.git.conftest import SCHEMES, Clones
 from tests.e2e.git.servers import Repository, git, git_daemon, http_server, of_version_0, ssh_server
 from tests.e2e.git.test_git_export import blob, make_tree, publish

@@ -15,7 +15,7 @@ from magos.git.gitaccess import git_environment
 from magos.git.lsremote import LsRemoteRequest, ls_remote
 from magos.git.ssh import SSHFiles, explain, ssh_arguments
 from magos.git.url import parse
-from magos.local.controlplane import free_ports
+from magos.local.ports import free_ports
 from tests.e2e.git.conftest import SCHEMES, Clones
 from tests.e2e.git.servers import HTTPServer, Repository, SSHServer, git, http_server, ssh_server
 

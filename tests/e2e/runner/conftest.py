@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from magos.local.assets import AssetSettings, tofu_program
-from magos.local.mirror import ReleaseMirror, release_mirror
-from magos.local.progress import LineProgress
-from magos.local.recipes import TOFU_VERSION
+from magos.local.programs.assets import AssetSettings, tofu_program
+from magos.local.programs.progress import LineProgress
+from magos.local.programs.recipes import TOFU_VERSION
+from magos.local.servers.mirror import ReleaseMirror, release_mirror
 from tests.e2e.runner.pod import Workspace
 
 

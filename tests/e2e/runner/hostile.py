@@ -4,9 +4,9 @@ import json
 import shutil
 from pathlib import Path
 
-from magos.local.recipes import TIME_PROVIDER
 from magos.toolchain.releases import architecture
 from tests.e2e.runner.pod import git
+from tests.e2e.runner.provider import TIME_PROVIDER
 
 __all__ = [
     "FORGED_RESULT",

@@ -25,10 +25,10 @@ from magos.api.result import Result, decode_result
 from magos.api.selectors import Selector
 from magos.api.status import NameReference
 from magos.api.workspace import Distribution, Source, Terraform, Workspace, WorkspaceSpec
-from magos.local.containers import ContainerRun, PodFolder, image_environment
-from magos.local.podsources import PodSources, environment
-from magos.local.podvolumes import PodVolumes
-from magos.local.recipes import TOFU_VERSION
+from magos.local.node.containers import ContainerRun, PodFolder, image_environment
+from magos.local.node.sources import PodSources, environment
+from magos.local.node.volumes import PodVolumes
+from magos.local.programs.recipes import TOFU_VERSION
 from magos.reconcilers.workspace.environment import JobPlan
 from magos.reconcilers.workspace.jobs import job_manifest
 from magos.reconcilers.workspace.policies import SelectedPolicies

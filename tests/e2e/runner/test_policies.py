@@ -18,11 +18,11 @@ import yaml
 from magos.api.meta import ObjectMeta
 from magos.api.result import Outcome, Violation, ViolationAction
 from magos.api.validatingpolicy import ValidatingPolicy, policy_file, policy_text
-from magos.local.assets import AssetSettings, kyverno_program
-from magos.local.mirror import ReleaseMirror
-from magos.local.progress import LineProgress
-from magos.local.recipes import TOFU_VERSION
-from magos.local.samplemodule import SHARED, environment_files
+from magos.local.programs.assets import AssetSettings, kyverno_program
+from magos.local.programs.progress import LineProgress
+from magos.local.programs.recipes import TOFU_VERSION
+from magos.local.servers.mirror import ReleaseMirror
+from magos.local.servers.samplemodule import SHARED, environment_files
 from tests.e2e.runner.pod import NEXT, PLAN, RUN, Workspace, apply
 from tests.e2e.runner.policypod import Rendered, policy
 

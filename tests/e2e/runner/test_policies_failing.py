@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from magos.local.mirror import ReleaseMirror
-from magos.local.recipes import TOFU_VERSION
+from magos.local.programs.recipes import TOFU_VERSION
+from magos.local.servers.mirror import ReleaseMirror
 from tests.e2e.runner.pod import PLAN, RUN, Workspace, until
 from tests.e2e.runner.policypod import Rendered, policy
 

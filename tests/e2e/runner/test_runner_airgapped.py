@@ -18,13 +18,14 @@ import trustme
 
 from magos.api.names import JobType
 from magos.api.result import Outcome, Result
-from magos.local.assets import AssetSettings, time_provider_program
-from magos.local.mirror import ReleaseMirror
-from magos.local.progress import LineProgress
-from magos.local.recipes import TIME_PROVIDER, TOFU_VERSION
+from magos.local.programs.assets import AssetSettings
+from magos.local.programs.progress import LineProgress
+from magos.local.programs.recipes import TOFU_VERSION
+from magos.local.servers.mirror import ReleaseMirror
 from magos.toolchain.releases import architecture
 from tests.e2e.runner.hostile import requires_time
 from tests.e2e.runner.pod import APPLY, NEXT, PLAN, RUN, RunnerPod, Workspace, plan, resources
+from tests.e2e.runner.provider import TIME_PROVIDER, time_provider_program
 from tests.unit.toolchain.conftest import Signer
 
 _REGISTRY = "registry.opentofu.org"

@@ -12,12 +12,13 @@ import pytest
 from magos.api.annotations import APPROVED
 from magos.api.phases import Phase
 from magos.api.result import Outcome
-from magos.local.assets import AssetSettings, time_provider_program
-from magos.local.podvolumes import claim_folder
-from magos.local.progress import LineProgress
+from magos.local.node.volumes import claim_folder
+from magos.local.programs.assets import AssetSettings
+from magos.local.programs.progress import LineProgress
 from tests.e2e.onemachine import OneMachine
 from tests.e2e.runner.hostile import FORGED_REVISION, apply_files, provider_files, push, requires_time
 from tests.e2e.runner.pod import NEXT, Workspace, plan
+from tests.e2e.runner.provider import time_provider_program
 
 _BACKEND = 'terraform {{\n  backend "local" {{\n    path = "/workspace-data/state/{name}.tfstate"\n  }}\n}}\n'
 

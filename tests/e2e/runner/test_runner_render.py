@@ -14,13 +14,14 @@ from magos.api.kube import EnvVar
 from magos.api.meta import ObjectMeta
 from magos.api.result import Outcome
 from magos.api.validatingpolicy import ValidatingPolicy, policy_file, policy_text
-from magos.local.assets import AssetSettings, time_provider_program
-from magos.local.mirror import ReleaseMirror
-from magos.local.progress import LineProgress
+from magos.local.programs.assets import AssetSettings
+from magos.local.programs.progress import LineProgress
+from magos.local.servers.mirror import ReleaseMirror
 from magos.runner.planjson import read_plan_json
 from magos.runner.status import Stage
 from tests.e2e.runner.hostile import assailant_files, push, requires_time
 from tests.e2e.runner.nodepod import NodePod
+from tests.e2e.runner.provider import time_provider_program
 
 _BACKEND = 'terraform {\n  backend "local" {\n    path = "/workspace-data/state/net.tfstate"\n  }\n}\n'
 _SECRET = "hunter-two"

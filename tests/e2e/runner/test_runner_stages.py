@@ -10,7 +10,7 @@ import time
 import pytest
 
 from magos.api.result import Outcome, PlannedChanges
-from magos.local.recipes import TOFU_VERSION
+from magos.local.programs.recipes import TOFU_VERSION
 from magos.runner.status import Stage
 from tests.e2e.runner.pod import APPLY, NEXT, PLAN, RUN, Workspace, apply, plan, provisioned, resources
 

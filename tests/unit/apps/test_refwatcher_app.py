@@ -26,7 +26,7 @@ from magos.git.credentials import Credentials
 from magos.git.errors import GitError, GitReason
 from magos.git.http import retry_after
 from magos.git.lsremote import LsRemotesRequest, Resolution, ls_remotes
-from magos.local.loopback import StaticServer, serving
+from magos.local.servers.loopback import StaticServer, serving
 from magos.reconcilers.refwatcher.machine import PollResult
 from magos.reconcilers.refwatcher.schedule import Limits, Schedule
 from magos.reconcilers.refwatcher.watch import Access, RepositoryAccess, Watch

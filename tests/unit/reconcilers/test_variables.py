@@ -24,7 +24,7 @@ from magos.api.variableset import (
     VariableSetStatus,
     VariableSource,
 )
-from magos.local.podsources import PodSources, environment, expand
+from magos.local.node.sources import PodSources, environment, expand
 from magos.reconcilers.workspace.inputs import Awaiting, Layer, Problem, Unresolved
 from magos.reconcilers.workspace.variables import (
     MANIFEST_BYTES,
