@@ -49,12 +49,17 @@ class TlsSource(Struct, frozen=True, kw_only=True):
 
 
 def client_context(material: TlsMaterial) -> ssl.SSLContext:
-    """Return a context for TLS 1.2 or newer; ``ConfigurationError`` if the PEM data is not usable."""
+    """Return a context for TLS 1.2 or newer; ``ConfigurationError`` if the PEM data is not usable.
+
+    Certificates are verified as OpenSSL does by default, not strictly by RFC 5280, as Python does from 3.13 on: cluster
+    authorities without key identifiers (older EKS, MicroK8s) are in use, and all clients of Kubernetes accept them.
+    """
     try:
         context = ssl.create_default_context(cadata=material.authority.decode("ascii") or None)
     except (ssl.SSLError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"the certificate authority of the API server is not PEM: {error}") from error
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if not material.verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
