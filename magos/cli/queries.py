@@ -27,6 +27,7 @@ async def load_tree(environ: Mapping[str, str], context: str, namespace: str, pr
         page = await client.list(WORKSPACES, namespace, field_selector=f"spec.projectRef.name={project}")
     finally:
         await client.aclose()
-    if found is None and not page.items:
+    members = page.complete(WORKSPACES)
+    if found is None and not members:
         return None
-    return project_tree(project, found, page.items)
+    return project_tree(project, found, members)

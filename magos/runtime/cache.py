@@ -10,8 +10,8 @@ Promises:
 4. ``resource_version`` is the newest version that the cache reflects, bookmarks included: any write at or before it has
    been seen. It never falls except by ``replace``, because the server may have been restored from a backup.
 5. Only the API server's lists and watches enter; answers to our own writes never do.
-6. An object that cannot be decoded keeps its last decodable state as long as it is the same object (``undecodable``
-   tells which ones are behind).
+6. An object that cannot be decoded, or that an index function raises for, is in quarantine. Its last decodable state is
+   kept as long as it is the same object, so that its change or end is noticed; a pass is not shown it (``view``).
 
 Objects are frozen and handed out as they are.
 """
@@ -22,7 +22,8 @@ from typing import Generic, TypeAlias, TypeVar
 from msgspec import Struct
 
 from magos.api.meta import Kind, ObjectMeta, Resource
-from magos.runtime.indexer import Indexer, IndexFunction, ObjectKey
+from magos.runtime.indexer import Indexer, IndexFunction, ObjectKey, Unindexable
+from magos.runtime.quarantine import Quarantine
 from magos.runtime.resourceversion import is_older
 from magos.runtime.watchevents import Undecodable, WatchEvent, WatchType
 
@@ -50,7 +51,7 @@ class Cache(Generic[R]):
 
     def __init__(self, kind: Kind[R], indexers: Mapping[str, IndexFunction[R]] | None = None) -> None:
         self.kind = kind
-        self.undecodable: dict[ObjectKey, Undecodable] = {}
+        self.quarantine = Quarantine(kind, indexers or {})
         self._objects: dict[ObjectKey, R] = {}
         self._indexer: Indexer[R] = Indexer(indexers or {})
         self._functions = dict(indexers or {})
@@ -62,6 +63,11 @@ class Cache(Generic[R]):
     def resource_version(self) -> str:
         """The watermark of rule 4; empty before the first list."""
         return self._version
+
+    @property
+    def undecodable(self) -> Mapping[ObjectKey, Undecodable]:
+        """The objects in quarantine."""
+        return self.quarantine.objects
 
     def __len__(self) -> int:
         """Return the number of objects."""
@@ -92,17 +98,27 @@ class Cache(Generic[R]):
 
     def replace(self, items: Iterable[R], undecodable: Iterable[Undecodable], version: str) -> Changes[R]:
         """Become exactly the listed state and return what differs from before."""
-        old, objects = self._objects, {_key(item.metadata): item for item in items}
-        self.undecodable = {_key(bad.metadata): bad for bad in undecodable}
-        for key, bad in self.undecodable.items():
-            kept = old.get(key)
-            if kept is not None and kept.metadata.uid == bad.metadata.uid:
-                objects[key] = kept
+        old = self._objects
+        objects: dict[ObjectKey, R] = {}
         indexer: Indexer[R] = Indexer(self._functions)
         names: dict[str, set[str]] = {}
-        for key, item in objects.items():
+
+        def enter(key: ObjectKey, item: R) -> None:
             indexer.update(key, None, item)
+            objects[key] = item
             names.setdefault(key[0], set()).add(key[1])
+
+        bad = list(undecodable)
+        for item in items:
+            try:
+                enter(_key(item.metadata), item)
+            except Unindexable as error:
+                bad.append(Undecodable(metadata=item.metadata, problem=str(error)))
+        self.quarantine.replace(bad)
+        for each in bad:
+            kept = old.get(_key(each.metadata))
+            if kept is not None and kept.metadata.uid == each.metadata.uid:
+                enter(_key(each.metadata), kept)
         self._objects, self._indexer, self._names, self._version = objects, indexer, names, version
         self._sorted.clear()
         return _difference(old, objects)
@@ -126,21 +142,32 @@ class Cache(Generic[R]):
         if event.object is None:
             return []
         key = _key(event.object.metadata)
-        self.undecodable.pop(key, None)
         old = self._objects.get(key)
+        changes: Changes[R] = []
         if event.type is WatchType.DELETED:
+            self.quarantine.release(key)
             return self._put(key, old, None)
         if old is not None and old.metadata.uid != event.object.metadata.uid:
-            return self._put(key, old, None) + self._put(key, None, event.object)
-        return self._put(key, old, event.object)
+            changes += self._put(key, old, None)
+            old = None
+        try:
+            changes += self._put(key, old, event.object)
+        except Unindexable as error:
+            return changes + self._quarantined(Undecodable(metadata=event.object.metadata, problem=str(error)))
+        self.quarantine.release(key)
+        return changes
 
     def _take_undecodable(self, bad: Undecodable, *, deleted: bool) -> Changes[R]:
+        if deleted:
+            key = _key(bad.metadata)
+            self.quarantine.release(key)
+            return self._put(key, self._objects.get(key), None)
+        return self._quarantined(bad)
+
+    def _quarantined(self, bad: Undecodable) -> Changes[R]:
         key = _key(bad.metadata)
         old = self._objects.get(key)
-        if deleted:
-            self.undecodable.pop(key, None)
-            return self._put(key, old, None)
-        self.undecodable[key] = bad
+        self.quarantine.put(bad)
         if old is not None and bad.metadata.uid and old.metadata.uid != bad.metadata.uid:
             return self._put(key, old, None)
         return []

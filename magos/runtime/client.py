@@ -24,7 +24,8 @@ from magos.runtime.addresses import JSON, accept_header, named, object_path
 from magos.runtime.apierror import ApiError
 from magos.runtime.apistatus import Status
 from magos.runtime.calls import CallOptions, DeleteOptions, ListQuery, WatchQuery, WriteOptions
-from magos.runtime.codec import decode_event, decode_list, decode_object, decode_status, encode_manifest
+from magos.runtime.codec import DecodeError, decode_event, decode_list, decode_object, decode_status, encode_manifest
+from magos.runtime.decision import UNREADABLE
 from magos.runtime.interner import Interner
 from magos.runtime.lines import LineSplitter, StreamCorrupt
 from magos.runtime.transport import HttpRequest, HttpResponse, HttpStream, Lane, Transport, TransportError
@@ -107,7 +108,7 @@ class ApiClient:
         response = await self._answer(request, what)
         try:
             return decode_list(kind, response.body, query.get("interner"))
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except DecodeError as error:
             raise _unreadable(what, error) from error
 
     async def list_all(
@@ -280,7 +281,7 @@ async def _error_response(stream: HttpStream) -> HttpResponse:
 def _decoded(kind: Kind[R], response: HttpResponse, what: str) -> R:
     try:
         return decode_object(kind, response.body)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except DecodeError as error:
         raise _unreadable(what, error) from error
 
 
@@ -312,4 +313,4 @@ def _no_answer(what: str, error: TransportError, *, write: bool) -> ApiError:
 def _unreadable(what: str, error: Exception) -> ApiError:
     """A success whose body does not fit our type: the write took place, and asking again gives the same answer."""
     problem = f"the answer does not fit what this version of Magos knows: {error}"
-    return ApiError(f"{what}: {problem}", answer=Status(code=200, reason="Undecodable", message=problem))
+    return ApiError(f"{what}: {problem}", answer=Status(code=200, reason=UNREADABLE, message=problem))

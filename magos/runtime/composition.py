@@ -2,13 +2,17 @@
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
 
 from msgspec import Struct
 
+from magos.api.meta import Kind
 from magos.runtime.assembly import Assembly
 from magos.runtime.client import ApiClient
 from magos.runtime.clock import Clock
 from magos.runtime.controller import Controller, ControllerSpec, Machinery
+from magos.runtime.decision import UNREADABLE, Event, EventType
 from magos.runtime.effects import Executor
 from magos.runtime.events import EventRecorder
 from magos.runtime.health import Check, Health, LoopMonitor
@@ -22,6 +26,7 @@ from magos.runtime.passcounts import PassCounts
 from magos.runtime.passes import PassObserver
 from magos.runtime.settings import Settings
 from magos.runtime.transport import Transport
+from magos.runtime.watchevents import Undecodable
 from magos.runtime.webserver import WebServer
 
 __all__ = ["Composition", "ControllerApp", "Host", "Unguarded"]
@@ -93,12 +98,40 @@ class Composition:
             executor=Executor(client, caches, still_leading=self.still_leading, emit=self.recorder.emit),
         )
         self.controllers = tuple(self._controller(spec, machinery) for spec in specs)
+        for informer in self.informers:
+            informer.on_undecodable(partial(self._tell_undecodable, informer.kind))
+        if host.instruments is not None:
+            host.instruments.watch_informers(self.informers)
         self.certificate: ServingCertificate | None = None
         self.servers = tuple(self._endpoints(client))
 
     def still_leading(self) -> bool:
         """Tell whether this process may write right now."""
         return self.working and (self.elector is None or self.elector.still_leading())
+
+    def begin(self) -> None:
+        """Start to work: from now on objects that cannot be decoded are told of by Events, the known ones now."""
+        self.working = True
+        for informer in self.informers:
+            for bad in informer.cache.undecodable.values():
+                self._tell_undecodable(informer.kind, bad)
+
+    def _tell_undecodable(self, kind: Kind[Any], bad: Undecodable) -> None:
+        """Record an Event about the object, which nobody looks after until somebody corrects it."""
+        meta = bad.metadata
+        if not (meta.name and self.still_leading()):
+            return
+        event = Event(
+            regarding=kind.ref(meta.namespace, meta.name),
+            uid=meta.uid,
+            type=EventType.WARNING,
+            reason=UNREADABLE,
+            action="Decode",
+            note=f"{bad.unreadable(kind)}. Until then nothing is decided about what depends on it.",
+            api_version=kind.api_version,
+            resource_version=meta.resource_version,
+        )
+        self.recorder.emit(event)
 
     def unready(self) -> str:
         """Return what is not ready yet, empty if everything is; a standby is ready."""

@@ -11,7 +11,7 @@ Promises:
    with probes   the probes are answered and the key runs again at once, at most 8 times in a row
    refused       the key runs again at once and sees the refusal; if it asks for the same again, back-off
    conflict      again soon, once the caches have moved; not an error, no back-off
-   transient     back-off; an appointment that stands is kept
+   transient     back-off; an appointment that stands is kept; so is a pass that met an object which cannot be read
    failed        the same, and it is logged as an error; so is an exception of the reconciler
    fenced        nothing: the process is about to end
    ============  ==================================================================================
@@ -38,7 +38,7 @@ from magos.runtime.churn import ChurnGuard
 from magos.runtime.client import ApiClient
 from magos.runtime.clock import Clock
 from magos.runtime.consistency import Gate, Standing
-from magos.runtime.decision import Decision, Fact, Probe, Reconciler, Refusal, Request
+from magos.runtime.decision import Decision, Fact, Probe, Reconciler, Refusal, Request, Unreadable
 from magos.runtime.effects import Executor
 from magos.runtime.endings import Applied, End
 from magos.runtime.informer import Change, Informer
@@ -211,6 +211,8 @@ class Controller:
             applied = await self._executor.apply(decision)
         except ApiError as error:
             applied = Applied(end=End.TRANSIENT, message=error.message, retry_after=error.retry_after)
+        except Unreadable as error:
+            applied = Applied(end=End.TRANSIENT, message=str(error))
         except Exception as error:  # noqa: BLE001 - no error of one key ends a worker
             self._log.exception("reconcile raised", namespace=item.key.namespace, name=item.key.name)
             applied = Applied(end=End.FAILED, message=f"{type(error).__name__}: {error}")

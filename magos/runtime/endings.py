@@ -60,7 +60,8 @@ def judge(error: ApiError, action: StatusPatch | Effect, target: Target, ledger:
     stored_but_unreadable = error.status == 200
     if (error.unknown_outcome or stored_but_unreadable) and not isinstance(action, Delete):
         ledger.unclear(target)
-    if error.transient or error.unauthorized or error.unknown_outcome or error.gone:
+    if error.transient or error.unauthorized or error.unknown_outcome or error.gone or stored_but_unreadable:
+        # What was stored is not refused; what it is now is for the cache to show, or to refuse to show.
         return Stop(End.TRANSIENT, error.message, wait=error.retry_after)
     vanished = error.not_found and not isinstance(action, Create)
     if error.conflict or vanished:

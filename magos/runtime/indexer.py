@@ -1,7 +1,11 @@
 """Named indices over cached objects: from a value to the keys of the objects that file themselves under it.
 
 Promises: an index is always exactly what computing it anew over all objects would give, and a value that nobody files
-under any more leaves nothing behind (a map of empty sets would grow with every name that ever existed).
+under any more leaves nothing behind (a map of empty sets would grow with every name that ever existed). A function that
+raises for an object changes nothing and is told as ``Unindexable``.
+
+Values begin with ``<namespace>/`` where objects have namespaces, so that an object which cannot be decoded casts doubt
+on its own namespace only.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -9,7 +13,7 @@ from typing import Generic, TypeVar
 
 from magos.errors import InvariantViolation
 
-__all__ = ["IndexFunction", "Indexer", "ObjectKey"]
+__all__ = ["IndexFunction", "Indexer", "ObjectKey", "Unindexable"]
 
 R = TypeVar("R")
 
@@ -18,6 +22,10 @@ ObjectKey = tuple[str, str]
 
 IndexFunction = Callable[[R], Iterable[str]]
 """Pure; returns the values, none or many, that an object is filed under."""
+
+
+class Unindexable(Exception):
+    """An index function raised: it does not know what to make of this object."""
 
 
 class Indexer(Generic[R]):
@@ -53,5 +61,8 @@ class Indexer(Generic[R]):
 
     def _values(self, name: str, old: R | None, new: R | None) -> tuple[set[str], set[str]]:
         function = self._functions[name]
-        before = set() if old is None else set(function(old))
-        return before, set() if new is None else set(function(new))
+        try:
+            before = set() if old is None else set(function(old))
+            return before, set() if new is None else set(function(new))
+        except Exception as error:
+            raise Unindexable(f"index {name!r}: {type(error).__name__}: {error}") from error

@@ -8,8 +8,10 @@ Promises:
    that takes longer than ``SLOW`` is counted, and named when it does so first.
 3. ``synced`` is true once the first list is in the cache and every handler was told all of it. A handler that comes
    later is told the content at once, as ``initial`` changes.
-4. After each batch, bookmark and list the progress callbacks get the cache's new ``resource_version``.
-5. Nothing is listed in steady state: see ``watcher``.
+4. An object that cannot be decoded is logged when it becomes so, and each of its versions is told once to whoever asked
+   (``on_undecodable``). The others are not concerned.
+5. After each batch, bookmark and list the progress callbacks get the cache's new ``resource_version``.
+6. Nothing is listed in steady state: see ``watcher``.
 """
 
 import asyncio
@@ -24,6 +26,7 @@ from magos.api.meta import Kind, Resource
 from magos.runtime.cache import Cache, Change
 from magos.runtime.client import ApiClient, ApiError, Undecodable, WatchEvent
 from magos.runtime.clock import Clock
+from magos.runtime.indexer import ObjectKey
 from magos.runtime.interner import Interner
 from magos.runtime.selection import Selection
 from magos.runtime.watcher import ListCall, WatchCall, Watcher
@@ -50,6 +53,7 @@ class InformerStats:
     failures: int = 0
     handler_errors: int = 0
     slow_handlers: int = 0
+    undecodable: int = 0
     last_contact: float = 0.0
     problem: str = ""
 
@@ -81,6 +85,8 @@ class Informer(Generic[R]):
         self._handlers: list[Callable[[Change[R]], None]] = []
         self._slow: set[str] = set()
         self._progress: list[Callable[[str], None]] = []
+        self._undecodable: list[Callable[[Undecodable], None]] = []
+        self._complained: dict[ObjectKey, str] = {}
         self._synced = asyncio.Event()
         self._log = structlog.get_logger(__name__).bind(resource=kind.resource)
 
@@ -106,6 +112,10 @@ class Informer(Generic[R]):
     def on_progress(self, callback: Callable[[str], None]) -> None:
         """Call ``callback`` with the cache's resourceVersion whenever it may have moved."""
         self._progress.append(callback)
+
+    def on_undecodable(self, callback: Callable[[Undecodable], None]) -> None:
+        """Call ``callback`` with each version of each object that cannot be decoded, once."""
+        self._undecodable.append(callback)
 
     async def run(self) -> None:
         """List and watch for ever."""
@@ -136,7 +146,7 @@ class Informer(Generic[R]):
         whole = self._watcher.listed(page)
         if whole is not None:
             changes = self.cache.replace(whole.items, whole.undecodable, whole.resource_version)
-            self._complain(whole.undecodable)
+            self._complain()
             await self._announce(changes, initial=not self.synced)
             self._synced.set()
 
@@ -167,8 +177,9 @@ class Informer(Generic[R]):
     async def _take(self, events: tuple[WatchEvent[R], ...]) -> None:
         self._contact()
         self.stats.events += len(events)
-        self._complain(event.undecodable for event in events if event.undecodable is not None)
-        await self._announce(self.cache.apply(events), initial=False)
+        changes = self.cache.apply(events)
+        self._complain()
+        await self._announce(changes, initial=False)
 
     async def _announce(self, changes: list[Change[R]], *, initial: bool) -> None:
         handlers = tuple(self._handlers)  # one that joins in between is told the whole cache, this included
@@ -198,10 +209,19 @@ class Informer(Generic[R]):
             self._slow.add(name)
             self._log.info("handler is slow", handler=name, seconds=round(took, 6))
 
-    def _complain(self, undecodable: Iterable[Undecodable]) -> None:
-        for bad in undecodable:
+    def _complain(self) -> None:
+        """Tell of what cannot be decoded; one that is written over and over fills no log."""
+        held = self.cache.undecodable
+        self._complained = {key: uid for key, uid in self._complained.items() if key in held}
+        for bad in self.cache.quarantine.drain():
+            self.stats.undecodable += 1
             meta = bad.metadata
-            self._log.error("object skipped", namespace=meta.namespace, name=meta.name, problem=bad.problem)
+            if self._complained.get((meta.namespace, meta.name)) != meta.uid:
+                self._complained[meta.namespace, meta.name] = meta.uid
+                where = {"namespace": meta.namespace, "name": meta.name}
+                self._log.error("object cannot be decoded", **where, problem=bad.problem)
+            for callback in self._undecodable:
+                callback(bad)
 
     def _contact(self) -> None:
         self.stats.last_contact = self._clock.monotonic()

@@ -1,11 +1,14 @@
 """The runtime's own metrics, under the names that dashboards for controllers know.
 
 Wire it up like this: ``observe_queue`` before and ``watch_queue`` after a controller's queue is made, the instance
-itself as observer of passes, ``request`` as observer of the transport, ``watch_leadership`` for the elector.
+itself as observer of passes, ``request`` as observer of the transport, ``watch_leadership`` for the elector and
+``watch_informers`` for the informers.
 """
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
+from magos.runtime.informer import Informer
 from magos.runtime.metrics import Family, FamilyType, Metrics, Sample
 from magos.runtime.passes import PassReport, Result
 from magos.runtime.workqueue import WorkQueue
@@ -67,6 +70,7 @@ class RuntimeMetrics:
         )
         self._queues: list[WorkQueue] = []
         self._leaders: dict[str, Callable[[], bool]] = {}
+        self._informers: tuple[Informer[Any], ...] = ()
         metrics.collect(self._collect)
 
     def observe_queue(self, controller: str) -> QueueMetrics:
@@ -86,6 +90,10 @@ class RuntimeMetrics:
     def watch_leadership(self, name: str, still_leading: Callable[[], bool]) -> None:
         """Expose whether this process holds the Lease ``name``."""
         self._leaders[name] = still_leading
+
+    def watch_informers(self, informers: Iterable[Informer[Any]]) -> None:
+        """Expose how many objects of each resource cannot be decoded."""
+        self._informers = tuple(informers)
 
     def passed(self, report: PassReport) -> None:
         """Count a pass (``passes.PassObserver``)."""
@@ -116,6 +124,9 @@ class RuntimeMetrics:
         yield _gauge(
             "workqueue_longest_running_processor_seconds", "Time of the longest pass under way.", _QUEUE, longest
         )
+        undecodable = [Sample((each.kind.resource,), float(len(each.cache.undecodable))) for each in self._informers]
+        what = "Objects that exist and cannot be decoded; nothing is decided about what depends on them."
+        yield _gauge("informer_undecodable_objects", what, ("resource",), undecodable)
         leaders = [Sample((name,), float(leads())) for name, leads in self._leaders.items()]
         yield _gauge("leader_election_master_status", "1 if this process holds the Lease.", ("name",), leaders)
 

@@ -141,7 +141,7 @@ class Manager:
 
     async def _work(self) -> None:
         """Run the controllers until asked to stop, then let them finish what they have begun."""
-        self._parts.working = True
+        self._parts.begin()
         try:
             async with anyio.create_task_group() as group:
                 ended = [anyio.Event() for _ in self._parts.controllers]

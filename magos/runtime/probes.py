@@ -1,8 +1,8 @@
 """Answers probes: the reads that a reconciler may not do itself.
 
 ``LiveGet`` and ``LiveList`` are answered here, past every cache; an app registers a handler for each probe type of its
-own domain. A lasting refusal is an answer too (``ProbeFailure``); anything transient is raised, so that the pass backs
-off and asks again.
+own domain. A lasting refusal is an answer too (``ProbeFailure``), and so is an object that cannot be decoded, alone or
+in a list (``ListPage.complete``); anything transient is raised, so that the pass backs off and asks again.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ from magos.errors import ConfigurationError, InvariantViolation
 from magos.runtime.apierror import ApiError
 from magos.runtime.client import ApiClient
 from magos.runtime.clock import Clock
-from magos.runtime.decision import Fact, LiveGet, LiveList, Probe, ProbeFailure
+from magos.runtime.decision import UNREADABLE, Fact, LiveGet, LiveList, Probe, ProbeFailure, Unreadable
 
 __all__ = ["ProbeHandler", "ProbeRefused", "ProbeRegistry"]
 
@@ -74,6 +74,8 @@ class ProbeRegistry:
             value = await handler(probe, self._client)
         except ProbeRefused as refused:
             return Fact(failure=refused.failure, at=self._clock.now())
+        except Unreadable as error:
+            return Fact(failure=ProbeFailure(reason=UNREADABLE, message=str(error)), at=self._clock.now())
         except ApiError as error:
             if not (error.permanent or error.not_found) or error.unauthorized:
                 raise
@@ -94,9 +96,4 @@ async def _live_get(probe: LiveGet, client: ApiClient) -> Any:
 
 async def _live_list(probe: LiveList, client: ApiClient) -> Any:
     page = await client.list_all(probe.kind, probe.namespace, selector=probe.selector)
-    if page.undecodable:
-        # A list with a hole in it looks like a list without the object: no list is the safer answer.
-        bad = page.undecodable[0]
-        ref = probe.kind.ref(bad.metadata.namespace, bad.metadata.name)
-        raise ProbeRefused("Undecodable", f"{ref} cannot be read: {bad.problem}")
-    return page.items
+    return page.complete(probe.kind)

@@ -2,7 +2,8 @@
 
 A reconciler is synchronous and runs on the loop that alone changes the caches, so what it reads through a view belongs
 to one instant, over all kinds. Reading a kind that no informer of the process holds is a programming error, never an
-empty answer.
+empty answer. An object that cannot be decoded is neither shown nor left out: where an answer would have to tell of it,
+or may have to, ``Unreadable`` is raised.
 """
 
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from magos.api.meta import Kind, Resource
 from magos.errors import InvariantViolation
 from magos.runtime.cache import Cache
 from magos.runtime.decision import Fact, Probe, Refusal
+from magos.runtime.watchevents import Undecodable
 
 __all__ = ["CacheView", "Caches"]
 
@@ -71,16 +73,30 @@ class CacheView:
 
     def get(self, kind: Kind[R], namespace: str, name: str) -> R | None:
         """Return the cached object or None."""
-        return self._caches.of(kind).get(namespace, name)
+        cache = self._caches.of(kind)
+        _refuse(kind, cache.quarantine.named(namespace, name))
+        return cache.get(namespace, name)
 
     def list(self, kind: Kind[R], namespace: str | None = None) -> tuple[R, ...]:
         """Return the cached objects in the order of their keys."""
-        return self._caches.of(kind).list(namespace)
+        cache = self._caches.of(kind)
+        _refuse(kind, cache.quarantine.within(namespace))
+        return cache.list(namespace)
 
     def by_index(self, kind: Kind[R], index: str, value: str) -> tuple[R, ...]:
         """Return the cached objects filed under ``value``, in the order of their keys."""
-        return self._caches.of(kind).by_index(index, value)
+        cache = self._caches.of(kind)
+        found = cache.by_index(index, value)
+        if cache.undecodable:
+            shown = ((each.metadata.namespace, each.metadata.name) for each in found)
+            _refuse(kind, cache.quarantine.filed(index, value, shown))
+        return found
 
     def fact(self, probe: Probe) -> Fact | None:
         """Return the answer to a probe asked by the pass just before."""
         return self._facts.get(probe)
+
+
+def _refuse(kind: Kind[Any], bad: Undecodable | None) -> None:
+    if bad is not None:
+        raise bad.unreadable(kind)

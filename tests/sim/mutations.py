@@ -23,6 +23,8 @@ _ENDS = ("tests/unit/reconcilers/test_ends.py",)
 _VARIABLES = ("tests/unit/reconcilers/test_workspace_variables.py",)
 _POLICIES = ("tests/unit/reconcilers/test_workspace_policies.py",)
 _STAGES = "tests/e2e/runner/test_runner_stages.py"
+_HOSTILE = ("tests/unit/runtime/test_hostile_objects.py",)
+_VIEW = ("tests/unit/runtime/test_view.py", "tests/unit/reconcilers/test_unreadable.py")
 _ROLLOUT = ("tests/unit/reconcilers/test_rollout.py", "tests/unit/reconcilers/test_rollout_laws.py")
 
 
@@ -328,6 +330,69 @@ MUTATIONS = (
         "        if standing is Standing.PARKED:\n            return False\n",
         "",
         ("tests/sim/test_controller.py",),
+    ),
+    Mutation(
+        "undecodable: managedFields count",
+        "magos/runtime",
+        "decoded = decoder.decode(_without_managed_fields(bytes(body)))",
+        "raise",
+        _HOSTILE,
+    ),
+    Mutation(
+        "undecodable: a page is decoded as a whole or not at all",
+        "magos/runtime",
+        "return metadata, () if empty else tuple(body[first:last] for first, last in elements(body, start))",
+        "raise ValueError(empty)",
+        _HOSTILE,
+    ),
+    Mutation(
+        "undecodable: a list with a hole is a list",
+        "magos/runtime",
+        "raise self.undecodable[0].unreadable(kind)",
+        "return self.items",
+        _HOSTILE,
+    ),
+    Mutation(
+        "undecodable: a write whose answer cannot be read counts as refused",
+        "magos/runtime",
+        "error.unknown_outcome or error.gone or stored_but_unreadable:",
+        "error.unknown_outcome or error.gone:",
+        _HOSTILE,
+    ),
+    Mutation(
+        "undecodable: the object counts as gone",
+        "magos/runtime",
+        "_refuse(kind, cache.quarantine.named(namespace, name))",
+        "del name",
+        _VIEW,
+    ),
+    Mutation(
+        "undecodable: an index leaves it out",
+        "magos/runtime",
+        "return not slash or self._may_be_in(self.objects[key], namespace)",
+        "return False",
+        _VIEW,
+    ),
+    Mutation(
+        "undecodable: a Project grants beside it",
+        "magos/reconcilers",
+        "        failure = ProbeFailure(reason=UNREADABLE, message=str(error))",
+        "        rollout = False if error else rollout",
+        _VIEW,
+    ),
+    Mutation(
+        "undecodable: a Rollout grants beside it",
+        "magos/reconcilers",
+        "failure = failure or ProbeFailure(reason=UNREADABLE, message=str(error))",
+        "failure = failure if error else None",
+        _VIEW,
+    ),
+    Mutation(
+        "tls: authorities without key identifiers are refused",
+        "magos/runtime",
+        "context.verify_flags &= ~ssl.VERIFY_X509_STRICT",
+        "context.verify_flags |= ssl.VERIFY_X509_STRICT",
+        ("tests/unit/runtime/test_tls.py",),
     ),
 )
 

@@ -111,6 +111,42 @@ def test_an_undecodable_object_keeps_its_last_state_while_it_is_the_same() -> No
     assert [change.new for change in cache.apply([gone])] == [None]
 
 
+def test_an_object_that_an_index_stumbles_over_is_in_quarantine_and_harms_no_other() -> None:
+    def stumbling(item: Thing) -> Iterable[str]:
+        if "bad" in item.teams:
+            raise KeyError("bad")
+        return item.teams
+
+    cache: Cache[Thing] = Cache(THINGS, {"team": stumbling})
+    first, second = thing("a", 1), thing("b", 2, teams=("bad",))
+    assert cache.replace([first, second], (), "100") == [Change(old=None, new=first)]
+    assert "index 'team': KeyError" in cache.undecodable["n", "b"].problem
+    worse, better = thing("a", 101, teams=("bad",)), thing("b", 102, teams=("x",))
+    changes = cache.apply([event(WatchType.MODIFIED, worse), event(WatchType.MODIFIED, better)])
+    assert changes == [Change(old=None, new=better)]
+    assert (cache.get("n", "a"), list(cache.undecodable)) == (first, [("n", "a")])
+    reborn = thing("a", 103, uid="other", teams=("bad",))
+    assert cache.apply([event(WatchType.MODIFIED, reborn)]) == [Change(old=first, new=None)]
+    assert cache.apply([event(WatchType.DELETED, reborn, 104)]) == []
+    assert (len(cache), cache.undecodable) == (1, {})
+
+
+def test_each_version_of_an_undecodable_object_is_news_once() -> None:
+    def version(number: int, name: str = "x") -> Undecodable:
+        metadata = ObjectMeta(name=name, namespace="n", uid="u", resource_version=str(number))
+        return Undecodable(metadata=metadata, problem="p")
+
+    cache = filled()
+    cache.replace([], [version(1), version(2, "y")], "100")
+    assert [bad.metadata.name for bad in cache.quarantine.drain()] == ["x", "y"]
+    cache.replace([], [version(1), version(2, "y")], "101")
+    assert cache.quarantine.drain() == ()
+    cache.apply([WatchEvent(type=WatchType.MODIFIED, undecodable=version(102), resource_version="102")])
+    assert [bad.metadata.resource_version for bad in cache.quarantine.drain()] == ["102"]
+    cache.replace([], [version(102)], "110")
+    assert (list(cache.undecodable), cache.quarantine.drain()) == ([("n", "x")], ())
+
+
 def test_lists_are_in_the_order_of_keys_and_restricted_to_a_namespace() -> None:
     other = Thing(metadata=ObjectMeta(name="a", namespace="m", uid="o", resource_version="1"))
     b, a = thing("b", 1), thing("a", 2)
