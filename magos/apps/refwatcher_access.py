@@ -20,7 +20,7 @@ from magos.git.credentials import ANONYMOUS as NO_CREDENTIALS
 from magos.git.credentials import Credentials
 from magos.ids import Digest, digest_of
 from magos.reconcilers.refwatcher.watch import ANONYMOUS, Access, RepositoryAccess, Version
-from magos.runtime.client import ApiClient
+from magos.runtime.client.client import ApiClient
 
 __all__ = ["AccessReader", "SecretProblem", "credentials_of"]
 

@@ -14,7 +14,7 @@ from magos.api.labels import REPOSITORY, SECRET_TYPE
 from magos.api.likeness import likeness
 from magos.ids import Digest, digest_of
 from magos.reconcilers.effects import RepositorySecretReport, RepositorySecrets
-from magos.runtime.client import ApiClient, ApiError
+from magos.runtime.client.client import ApiClient, ApiError
 
 __all__ = ["KNOWN_KEYS", "RepositorySecretReader"]
 

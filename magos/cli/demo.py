@@ -25,8 +25,8 @@ from magos.local.machine import Machine, machine, machine_assets
 from magos.local.manifests import manifest_folder
 from magos.local.progress import LineProgress
 from magos.local.recipes import TOFU_VERSION
+from magos.runtime.cache.informer import Informer
 from magos.runtime.clock import SystemClock
-from magos.runtime.informer import Informer
 
 __all__ = ["DEMO_NAMESPACE", "DemoSettings", "run_demo", "sample_manifests"]
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from magos.api.project import PROJECTS
 from magos.api.workspace import WORKSPACES
 from magos.cli.tree import project_tree
-from magos.runtime.client import ApiClient, ApiError
-from magos.runtime.config import load_config
-from magos.runtime.http import connect
+from magos.runtime.client.client import ApiClient, ApiError
+from magos.runtime.client.config import load_config
+from magos.runtime.client.http import connect
 
 __all__ = ["load_tree"]
 

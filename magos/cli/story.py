@@ -10,7 +10,7 @@ from magos.api.rollout import Rollout
 from magos.api.status import CommonStatus
 from magos.api.workspace import Workspace
 from magos.local.progress import Progress
-from magos.runtime.informer import Change
+from magos.runtime.cache.informer import Change
 
 __all__ = ["Story"]
 

@@ -33,9 +33,9 @@ from magos.local.progress import Progress
 from magos.local.recipes import KYVERNO, TOFU, TOFU_VERSION
 from magos.local.samplerepo import SampleRepository
 from magos.local.supervisor import Supervised
-from magos.runtime.client import ApiClient
-from magos.runtime.config import load_config
-from magos.runtime.http import connect
+from magos.runtime.client.client import ApiClient
+from magos.runtime.client.config import load_config
+from magos.runtime.client.http import connect
 
 __all__ = ["CONTROLLERS", "STATE_FOLDER", "SYSTEM_NAMESPACE", "Machine", "MachineAssets", "machine", "machine_assets"]
 

@@ -21,7 +21,7 @@ from magos.local.podsources import PodConfigError, PodSources, environment
 from magos.local.podstatus import Progress, pod_status
 from magos.local.podvolumes import PodVolumes
 from magos.local.processes import ProcessFailed
-from magos.runtime.client import ApiClient, ApiError
+from magos.runtime.client.client import ApiClient, ApiError
 
 __all__ = ["PodLife"]
 

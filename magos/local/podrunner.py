@@ -36,9 +36,9 @@ from magos.local.podlife import PodLife
 from magos.local.podlogs import ContainerLog, log_server
 from magos.local.podsources import PodSources, Request
 from magos.local.podvolumes import PodVolumes, remove_claim
-from magos.runtime.client import ApiClient, ApiError
+from magos.runtime.cache.informer import Change, Informer
+from magos.runtime.client.client import ApiClient, ApiError
 from magos.runtime.clock import SystemClock
-from magos.runtime.informer import Change, Informer
 
 __all__ = ["NODE_NAME", "PodRunner"]
 

@@ -21,7 +21,7 @@ from magos.api.kube import (
     Secret,
 )
 from magos.errors import MagosError
-from magos.runtime.client import ApiClient, ApiError
+from magos.runtime.client.client import ApiClient, ApiError
 
 __all__ = ["PodConfigError", "PodSources", "Request", "environment"]
 

@@ -30,9 +30,9 @@ from magos.local.audit import WRITE_VERBS, Request
 from magos.local.controlplane import free_ports
 from magos.local.machine import STATE_FOLDER
 from magos.local.samplerepo import SampleRepository
-from magos.runtime.client import ApiClient
-from magos.runtime.config import load_config
-from magos.runtime.http import connect
+from magos.runtime.client.client import ApiClient
+from magos.runtime.client.config import load_config
+from magos.runtime.client.http import connect
 from tests.bench.scrape import Process, Samples, process, samples
 from tests.e2e.onemachine import Document, OneMachine, one_machine
 

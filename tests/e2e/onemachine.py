@@ -19,7 +19,7 @@ from magos.api.workspace import WORKSPACES, Workspace
 from magos.local.machine import Machine, machine, machine_assets
 from magos.local.progress import LineProgress
 from magos.local.recipes import TOFU_VERSION
-from magos.runtime.client import ApiError
+from magos.runtime.client.client import ApiError
 from tests.envtest.cluster import asset_settings
 
 __all__ = ["OneMachine", "one_machine"]

@@ -1,4 +1,4 @@
-"""Claims of magos/runtime/manager.py: starting, leading, standing by, stopping and dying, in virtual time."""
+"""Claims of magos/runtime/manager/manager.py: starting, leading, standing by, stopping and dying, in virtual time."""
 
 import random
 from collections.abc import Sequence
@@ -10,13 +10,13 @@ import pytest
 
 from magos.api.kube import CONFIG_MAPS, EVENTS, LEASES
 from magos.errors import InvariantViolation
-from magos.runtime import manager as manager_module
-from magos.runtime.assembly import Assembly
-from magos.runtime.controller import ControllerSpec
-from magos.runtime.manager import ControllerApp, Manager
-from magos.runtime.settings import Settings
-from magos.runtime.sources import Source, own_key, owner_key
-from magos.runtime.workqueue import Key
+from magos.runtime.controller.controller import ControllerSpec
+from magos.runtime.controller.sources import Source, own_key, owner_key
+from magos.runtime.controller.workqueue import Key
+from magos.runtime.manager import manager as manager_module
+from magos.runtime.manager.assembly import Assembly
+from magos.runtime.manager.manager import ControllerApp, Manager
+from magos.runtime.manager.settings import Settings
 from tests.sim import toy
 from tests.sim.apiserver import Answer, Rule
 from tests.sim.apiserver.resources import ResourceType

@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from magos.runtime.transport import HttpRequest
+from magos.runtime.client.transport import HttpRequest
 from tests.sim.apiserver import problems
 
 __all__ = ["Answer", "Fault", "Faults", "Hang", "Lose", "Rule"]

@@ -21,7 +21,9 @@ from magos.reconcilers.rollout import machine as rollout_machine
 from magos.reconcilers.rollout import observation as rollout_observation
 from magos.reconcilers.workspace import machine, observation
 from magos.reconcilers.workspace.observation import BY_WORKSPACE
-from magos.runtime.cache import Cache
+from magos.runtime.cache.cache import Cache
+from magos.runtime.client.watchevents import Undecodable
+from magos.runtime.controller.view import Caches, CacheView
 from magos.runtime.decision import (
     UNREADABLE,
     Decision,
@@ -32,8 +34,6 @@ from magos.runtime.decision import (
     StatusPatch,
     Unreadable,
 )
-from magos.runtime.view import Caches, CacheView
-from magos.runtime.watchevents import Undecodable
 from tests.unit.reconcilers.fleet import member, rollout, step
 from tests.unit.reconcilers.model import NAMESPACE, SETTINGS, START, workspace_manifest
 

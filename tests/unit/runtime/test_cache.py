@@ -9,9 +9,9 @@ from msgspec import Struct, field
 
 from magos.api.meta import Kind, ObjectMeta
 from magos.errors import InvariantViolation
-from magos.runtime.cache import Cache, Change
-from magos.runtime.codec import Undecodable, WatchEvent, WatchType
-from magos.runtime.indexer import Indexer
+from magos.runtime.cache.cache import Cache, Change
+from magos.runtime.cache.indexer import Indexer
+from magos.runtime.client.codec import Undecodable, WatchEvent, WatchType
 
 
 class Thing(Struct, frozen=True, kw_only=True):

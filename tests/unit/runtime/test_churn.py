@@ -1,10 +1,10 @@
-"""Claims of magos/runtime/churn.py."""
+"""Claims of magos/runtime/controller/churn.py."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magos.runtime import churn
-from magos.runtime.churn import ChurnGuard
+from magos.runtime.controller import churn
+from magos.runtime.controller.churn import ChurnGuard
 
 
 @given(st.lists(st.floats(0, 5), max_size=300))

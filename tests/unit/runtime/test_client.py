@@ -10,9 +10,9 @@ import pytest
 from msgspec import Struct, field
 
 from magos.api.meta import Kind, ObjectMeta
-from magos.runtime.client import ApiClient, ApiError
+from magos.runtime.client.client import ApiClient, ApiError
+from magos.runtime.client.transport import HttpRequest, HttpResponse, HttpStream, Lane, TransportError
 from magos.runtime.decision import Propagation
-from magos.runtime.transport import HttpRequest, HttpResponse, HttpStream, Lane, TransportError
 
 
 class Bag(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from msgspec import Struct, field
 
 from magos.api.meta import Kind, ObjectMeta
-from magos.runtime import lines
-from magos.runtime.codec import (
+from magos.runtime.client import lines
+from magos.runtime.client.codec import (
     decode_event,
     decode_list,
     decode_object,
     decode_status,
     encode_manifest,
 )
-from magos.runtime.interner import Interner
-from magos.runtime.lines import LineSplitter, StreamCorrupt
-from magos.runtime.watchevents import WatchType
+from magos.runtime.client.interner import Interner
+from magos.runtime.client.lines import LineSplitter, StreamCorrupt
+from magos.runtime.client.watchevents import WatchType
 
 
 class Bag(Struct, frozen=True, kw_only=True, omit_defaults=True):

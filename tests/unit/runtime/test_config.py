@@ -15,8 +15,8 @@ import trustme
 import yaml
 
 from magos.errors import ConfigurationError
-from magos.runtime.config import ConnectionConfig, in_cluster, load_config
-from magos.runtime.credentials import (
+from magos.runtime.client.config import ConnectionConfig, in_cluster, load_config
+from magos.runtime.client.credentials import (
     LEEWAY_SECONDS,
     REREAD_SECONDS,
     Anonymous,
@@ -25,7 +25,7 @@ from magos.runtime.credentials import (
     StaticToken,
     TokenFile,
 )
-from magos.runtime.tls import TlsMaterial, TlsSource, client_context
+from magos.runtime.client.tls import TlsMaterial, TlsSource, client_context
 
 
 class SetClock:
@@ -290,7 +290,7 @@ def test_unusable_certificates_are_refused_in_words(tmp_path: Path) -> None:
 def test_loading_configuration_does_not_import_the_generated_client(tmp_path: Path) -> None:
     write(tmp_path / "config", document({"token": "t"}))
     code = (
-        "import sys; from magos.runtime.config import load_config; import magos.runtime.http\n"
+        "import sys; from magos.runtime.client.config import load_config; import magos.runtime.client.http\n"
         f"load_config({str(tmp_path / 'config')!r}, environ={{}})\n"
         "import json; print(json.dumps([m for m in sys.modules if m.startswith(('kubernetes_asyncio', 'aiohttp'))]))"
     )

@@ -1,4 +1,4 @@
-"""Claims of magos/runtime/consistency.py about a single gate, against a model of what a cache has shown."""
+"""Claims of magos/runtime/controller/consistency.py about a single gate, against a model of what a cache has shown."""
 
 import random
 from typing import Any
@@ -12,12 +12,12 @@ from msgspec.structs import replace
 
 from magos.api.kube import CONFIG_MAPS, JOBS, ConfigMap
 from magos.api.meta import ObjectMeta
-from magos.runtime.client import ApiClient
-from magos.runtime.codec import WatchEvent, WatchType
-from magos.runtime.consistency import LOOK_AFTER, STALE_AFTER, Gate, Standing, Write
+from magos.runtime.cache.informer import Informer
+from magos.runtime.client.client import ApiClient
+from magos.runtime.client.codec import WatchEvent, WatchType
+from magos.runtime.controller.consistency import LOOK_AFTER, STALE_AFTER, Gate, Standing, Write
+from magos.runtime.controller.workqueue import Key
 from magos.runtime.decision import Priority
-from magos.runtime.informer import Informer
-from magos.runtime.workqueue import Key
 from tests.sim.apiserver import SimApiServer
 from tests.sim.virtualtime import VirtualClock, VirtualLoop, run_virtual
 

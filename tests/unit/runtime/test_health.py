@@ -8,9 +8,9 @@ import pytest
 import structlog.testing
 
 from magos.errors import ConfigurationError
-from magos.runtime.health import Health, LoopMonitor
-from magos.runtime.settings import Bind
-from magos.runtime.webserver import WebRequest, WebResponse, WebServer
+from magos.runtime.manager.health import Health, LoopMonitor
+from magos.runtime.manager.settings import Bind
+from magos.runtime.manager.webserver import WebRequest, WebResponse, WebServer
 from tests.sim.virtualtime import VirtualClock, run_virtual
 
 

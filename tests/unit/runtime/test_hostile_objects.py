@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from msgspec import Struct, field
 
 from magos.api.meta import Kind, ObjectMeta
-from magos.runtime.cache import Cache
-from magos.runtime.client import ApiClient, ApiError
-from magos.runtime.codec import DecodeError, decode_event, decode_list, decode_object, decode_status
+from magos.runtime.cache.cache import Cache
+from magos.runtime.client.client import ApiClient, ApiError
+from magos.runtime.client.codec import DecodeError, decode_event, decode_list, decode_object, decode_status
+from magos.runtime.client.interner import Interner
+from magos.runtime.client.lines import StreamCorrupt
+from magos.runtime.client.transport import HttpRequest, HttpResponse
+from magos.runtime.client.watchevents import WatchType
+from magos.runtime.controller.endings import End, judge
+from magos.runtime.controller.ledger import Ledger, Target
+from magos.runtime.controller.probes import ProbeRegistry
+from magos.runtime.controller.view import Caches
 from magos.runtime.decision import UNREADABLE, Create, LiveGet, LiveList, Unreadable
-from magos.runtime.endings import End, judge
-from magos.runtime.interner import Interner
-from magos.runtime.ledger import Ledger, Target
-from magos.runtime.lines import StreamCorrupt
-from magos.runtime.probes import ProbeRegistry
-from magos.runtime.transport import HttpRequest, HttpResponse
-from magos.runtime.view import Caches
-from magos.runtime.watchevents import WatchType
 from tests.sim.virtualtime import VirtualClock, run_virtual
 
 

@@ -14,13 +14,13 @@ import trustme
 from aiohttp import web
 from blockbuster import blockbuster_ctx
 
-from magos.runtime import connections, http
+from magos.runtime.client import connections, http
+from magos.runtime.client.config import ConnectionConfig
+from magos.runtime.client.credentials import Anonymous, Credentials, TokenFile
+from magos.runtime.client.http import HttpTransport, connect
+from magos.runtime.client.tls import TlsSource
+from magos.runtime.client.transport import HttpRequest, Lane, TransportError
 from magos.runtime.clock import Clock, SystemClock
-from magos.runtime.config import ConnectionConfig
-from magos.runtime.credentials import Anonymous, Credentials, TokenFile
-from magos.runtime.http import HttpTransport, connect
-from magos.runtime.tls import TlsSource
-from magos.runtime.transport import HttpRequest, Lane, TransportError
 
 
 @pytest.fixture(autouse=True)

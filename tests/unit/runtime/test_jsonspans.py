@@ -1,4 +1,4 @@
-"""Claims of magos/runtime/jsonspans.py, held against the standard library's decoder."""
+"""Claims of magos/runtime/client/jsonspans.py, held against the standard library's decoder."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magos.runtime.jsonspans import elements, members
+from magos.runtime.client.jsonspans import elements, members
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.sampled_from(['"', "\\", '{"', "]}", "[,:"]),

@@ -15,7 +15,7 @@ import anyio
 import trustme
 import yaml
 
-from magos.runtime.config import load_config
+from magos.runtime.client.config import load_config
 
 _ORACLE = """
 import asyncio, json, pathlib, sys

@@ -10,7 +10,7 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magos.runtime.logs import LineWriter, logging_to, render
+from magos.runtime.manager.logs import LineWriter, logging_to, render
 
 
 def logged(stream: io.BytesIO) -> list[dict[str, Any]]:
@@ -21,7 +21,9 @@ def test_a_line_has_time_level_logger_message_and_what_is_bound() -> None:
     stream = io.BytesIO()
     early = structlog.get_logger("magos.early")
     with logging_to(stream, "info"):
-        log = structlog.get_logger("magos.runtime.controller").bind(controller="workspace", namespace="a", name="b")
+        log = structlog.get_logger("magos.runtime.controller.controller").bind(
+            controller="workspace", namespace="a", name="b"
+        )
         log.info("pass ended", seconds=0.5)
         log.debug("not shown")
         early.warning("made before", trace_id="x")
@@ -32,7 +34,7 @@ def test_a_line_has_time_level_logger_message_and_what_is_bound() -> None:
     assert first.pop("time").endswith("Z")
     assert first == {
         "level": "info",
-        "logger": "magos.runtime.controller",
+        "logger": "magos.runtime.controller.controller",
         "message": "pass ended",
         "controller": "workspace",
         "namespace": "a",
@@ -65,7 +67,9 @@ def test_the_standard_library_logs_in_the_same_form() -> None:
         logging.getLogger("aiohttp.client").info("not shown")
     [line] = logged(stream)
     assert (line["level"], line["logger"], line["message"]) == ("warning", "aiohttp.client", "closed early")
-    assert not [handler for handler in logging.getLogger().handlers if type(handler).__module__ == "magos.runtime.logs"]
+    assert not [
+        handler for handler in logging.getLogger().handlers if type(handler).__module__ == "magos.runtime.manager.logs"
+    ]
 
 
 def test_fields_do_not_hide_what_every_line_has() -> None:

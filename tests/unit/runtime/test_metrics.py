@@ -12,10 +12,10 @@ import structlog.testing
 from prometheus_client.parser import text_string_to_metric_families
 
 from magos.errors import InvariantViolation
-from magos.runtime.instruments import RuntimeMetrics
-from magos.runtime.metrics import Family, FamilyType, Metrics, Sample
-from magos.runtime.passes import PassReport, Result
-from magos.runtime.workqueue import Key, WorkQueue
+from magos.runtime.controller.passes import PassReport, Result
+from magos.runtime.controller.workqueue import Key, WorkQueue
+from magos.runtime.manager.instruments import RuntimeMetrics
+from magos.runtime.manager.metrics import Family, FamilyType, Metrics, Sample
 from tests.sim.virtualtime import VirtualClock, run_virtual
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -176,7 +176,8 @@ def test_parallel_scrapes_see_whole_snapshots() -> None:
 
 def test_importing_the_modules_does_not_import_opentelemetry_or_the_http_server() -> None:
     code = (
-        "import sys, magos.runtime.instruments, magos.runtime.health, magos.runtime.leaderelection\n"
+        "import sys, magos.runtime.manager.instruments, magos.runtime.manager.health\n"
+        "import magos.runtime.leaderelection.leaderelection\n"
         "print([m for m in sys.modules if m.split('.')[0] in ('opentelemetry', 'prometheus_client', 'aiohttp')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Claims of magos/runtime/probes.py that need no controller."""
+"""Claims of magos/runtime/controller/probes.py that need no controller."""
 
 import random
 from collections.abc import Awaitable, Callable
@@ -8,9 +8,9 @@ import pytest
 from magos.api.kube import CONFIG_MAPS
 from magos.api.meta import Kind, ObjectMeta
 from magos.errors import ConfigurationError, InvariantViolation
-from magos.runtime.client import ApiClient
+from magos.runtime.client.client import ApiClient
+from magos.runtime.controller.probes import ProbeHandler, ProbeRegistry
 from magos.runtime.decision import LiveGet, LiveList, Probe
-from magos.runtime.probes import ProbeHandler, ProbeRegistry
 from tests.sim.apiserver import SimApiServer
 from tests.sim.toy import Widget
 from tests.sim.virtualtime import VirtualClock, run_virtual

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from magos.runtime.scheduler import Scheduler
+from magos.runtime.controller.scheduler import Scheduler
 
 ITEMS = st.sampled_from("abcdef")
 

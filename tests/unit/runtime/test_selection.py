@@ -1,11 +1,11 @@
-"""Claims of magos/runtime/selection.py: it selects what the vocabulary's own selectors select."""
+"""Claims of magos/runtime/cache/selection.py: it selects what the vocabulary's own selectors select."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from magos.api.selectors import LabelSelector, LabelSelectorRequirement, compile_selector
-from magos.runtime.selection import Selection
+from magos.runtime.cache.selection import Selection
 
 KEYS = st.sampled_from(["a", "team", "example.com/env"])
 VALUES = st.sampled_from(["", "x", "prod", "in", "a-1"])

@@ -1,4 +1,4 @@
-"""Claims of magos/runtime/settings.py."""
+"""Claims of magos/runtime/manager/settings.py."""
 
 import contextlib
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magos.errors import ConfigurationError
-from magos.runtime.settings import Bind, Settings, parse_bind, parse_flags
+from magos.runtime.manager.settings import Bind, Settings, parse_bind, parse_flags
 
 
 def parse(*arguments: str, namespace: str = "magos-system") -> Settings:

@@ -1,4 +1,4 @@
-"""Claims of magos/runtime/tls.py, over real connections to a real TLS server."""
+"""Claims of magos/runtime/client/tls.py, over real connections to a real TLS server."""
 
 import datetime as dt
 import ipaddress
@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from magos.runtime.tls import TlsMaterial, client_context
+from magos.runtime.client.tls import TlsMaterial, client_context
 
 NOW = dt.datetime.now(dt.UTC)
 Key = ec.EllipticCurvePrivateKey

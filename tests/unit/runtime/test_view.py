@@ -1,4 +1,4 @@
-"""Claims of magos/runtime/view.py."""
+"""Claims of magos/runtime/controller/view.py."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -9,10 +9,10 @@ import pytest
 from magos.api.kube import CONFIG_MAPS, JOBS, SECRET_METADATA, SECRETS, ConfigMap
 from magos.api.meta import Kind, ObjectMeta, Resource
 from magos.errors import InvariantViolation
-from magos.runtime.cache import Cache
+from magos.runtime.cache.cache import Cache
+from magos.runtime.client.watchevents import Undecodable, WatchEvent, WatchType
+from magos.runtime.controller.view import Caches, CacheView
 from magos.runtime.decision import Fact, LiveGet, Unreadable
-from magos.runtime.view import Caches, CacheView
-from magos.runtime.watchevents import Undecodable, WatchEvent, WatchType
 
 
 def caches() -> Caches:

@@ -4,7 +4,7 @@ import subprocess
 import sys
 import threading
 
-from magos.runtime.watchdog import EXIT_CODE, Watchdog
+from magos.runtime.manager.watchdog import EXIT_CODE, Watchdog
 
 
 class Hand:
@@ -46,7 +46,7 @@ def test_renewals_move_the_end_and_the_thread_ends_with_the_context() -> None:
 STUCK = """
 import asyncio, time
 from magos.runtime.clock import SystemClock
-from magos.runtime.watchdog import Watchdog
+from magos.runtime.manager.watchdog import Watchdog
 
 async def main():
     clock = SystemClock()

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from magos.api.meta import ObjectMeta
-from magos.runtime.apierror import ApiError
-from magos.runtime.codec import Cause, ListPage, Status, StatusDetails, WatchEvent, WatchType
-from magos.runtime.watcher import FIRST, LONGEST, PATIENCE, QUIET, SILENCES, ListCall, Phase, WatchCall, Watcher
+from magos.runtime.cache.watcher import FIRST, LONGEST, PATIENCE, QUIET, SILENCES, ListCall, Phase, WatchCall, Watcher
+from magos.runtime.client.apierror import ApiError
+from magos.runtime.client.codec import Cause, ListPage, Status, StatusDetails, WatchEvent, WatchType
 
 
 class Thing(Struct, frozen=True):

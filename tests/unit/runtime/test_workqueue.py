@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from magos.errors import InvariantViolation
+from magos.runtime.controller.workqueue import Item, Key, ShutDown, WorkQueue
 from magos.runtime.decision import Priority
-from magos.runtime.workqueue import Item, Key, ShutDown, WorkQueue
 from tests.sim.virtualtime import VirtualClock, run_virtual
 
 A, B, C = Key("ns", "a"), Key("ns", "b"), Key("ns", "c")

@@ -8,8 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from magos.runtime.controller.workqueue import Item, Key, ShutDown, WorkQueue
 from magos.runtime.decision import Priority
-from magos.runtime.workqueue import Item, Key, ShutDown, WorkQueue
 from tests.sim.virtualtime import VirtualClock, VirtualLoop
 
 KEYS = [Key("ns", name) for name in "abcdef"]
