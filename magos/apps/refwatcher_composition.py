@@ -20,7 +20,7 @@ from magos.reconcilers.refwatcher.schedule import Limits
 from magos.reconcilers.refwatcher.watch import DEFAULT_POLL_INTERVAL, RepositoryAccess, WatchSettings, observe
 from magos.runtime.cache.informer import Change, Informer
 from magos.runtime.controller.controller import ControllerSpec
-from magos.runtime.controller.sources import Bell, Source, own_key
+from magos.runtime.controller.source import Bell, Source, own_key
 from magos.runtime.controller.workqueue import Key
 from magos.runtime.decision import Decision, Outcome, Reconciler, Request, View
 from magos.runtime.manager.assembly import Assembly

@@ -20,7 +20,7 @@ from magos.reconcilers.refwatcher.schedule import Limits, Listing, Poll, Schedul
 from magos.reconcilers.refwatcher.watch import Watch
 from magos.runtime.client.apierror import ApiError
 from magos.runtime.clock import Clock
-from magos.runtime.controller.sources import Bell
+from magos.runtime.controller.source import Bell
 from magos.runtime.controller.workqueue import Key
 from magos.runtime.decision import Decision
 

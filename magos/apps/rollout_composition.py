@@ -12,7 +12,7 @@ from magos.reconcilers.members import BY_PROJECT
 from magos.reconcilers.rollout.machine import reconcile
 from magos.reconcilers.rollout.observation import observe
 from magos.runtime.controller.controller import ControllerSpec
-from magos.runtime.controller.sources import Source, own_key
+from magos.runtime.controller.source import Source, own_key
 from magos.runtime.decision import Decision, Request, View
 from magos.runtime.manager.assembly import Assembly
 

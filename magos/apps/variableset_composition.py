@@ -17,7 +17,7 @@ from magos.reconcilers.variableset.observation import BY_SOURCE, observe, source
 from magos.reconcilers.variableset.sources import Memory, SourceContent, SourceKey, wanted_keys
 from magos.runtime.cache.informer import Change, Informer
 from magos.runtime.controller.controller import ControllerSpec
-from magos.runtime.controller.sources import Source, own_key
+from magos.runtime.controller.source import Source, own_key
 from magos.runtime.controller.workqueue import Key
 from magos.runtime.decision import Decision, Reconciler, Request, View
 from magos.runtime.manager.assembly import Assembly

@@ -21,7 +21,7 @@ from magos.reconcilers.workspace.observation import BY_WORKSPACE, observe, works
 from magos.reconcilers.workspace.settings import WorkspaceSettings
 from magos.runtime.cache.informer import Change, Informer
 from magos.runtime.controller.controller import ControllerSpec
-from magos.runtime.controller.sources import Source, own_key, owner_key, usual_priority
+from magos.runtime.controller.source import Source, own_key, owner_key, usual_priority
 from magos.runtime.controller.workqueue import Key
 from magos.runtime.decision import Decision, Priority, Reconciler, Request, View
 from magos.runtime.manager.assembly import Assembly

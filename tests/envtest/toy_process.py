@@ -9,7 +9,7 @@ from magos.api.kube import CONFIG_MAPS
 from magos.errors import ConfigurationError
 from magos.runtime.client.config import load_config
 from magos.runtime.controller.controller import ControllerSpec
-from magos.runtime.controller.sources import Source, own_key, owner_key
+from magos.runtime.controller.source import Source, own_key, owner_key
 from magos.runtime.manager.assembly import Assembly
 from magos.runtime.manager.manager import ControllerApp
 from magos.runtime.manager.process import run_controllers

@@ -15,7 +15,7 @@ from msgspec import structs
 from magos.api.kube import Lease
 from magos.runtime.client.apierror import ApiError
 from magos.runtime.client.codec import Status
-from magos.runtime.leaderelection.leaderelection import Candidate, LeaderElector, LeadershipLost
+from magos.runtime.leaderelection.elector import Candidate, LeaderElector, LeadershipLost
 from tests.sim.virtualtime import VirtualClock, run_virtual
 
 LONGEST_FLIGHT = 20.0

@@ -11,7 +11,7 @@ import pytest
 from magos.api.kube import CONFIG_MAPS, EVENTS, LEASES
 from magos.errors import InvariantViolation
 from magos.runtime.controller.controller import ControllerSpec
-from magos.runtime.controller.sources import Source, own_key, owner_key
+from magos.runtime.controller.source import Source, own_key, owner_key
 from magos.runtime.controller.workqueue import Key
 from magos.runtime.manager import manager as manager_module
 from magos.runtime.manager.assembly import Assembly

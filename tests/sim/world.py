@@ -13,7 +13,7 @@ from magos.runtime.controller.controller import Controller, ControllerSpec, Mach
 from magos.runtime.controller.effects import Executor, StepObserver
 from magos.runtime.controller.passes import PassReport
 from magos.runtime.controller.probes import ProbeHandler
-from magos.runtime.controller.sources import Source, own_key, owner_key
+from magos.runtime.controller.source import Source, own_key, owner_key
 from magos.runtime.controller.view import Caches
 from magos.runtime.decision import Event, Probe, Reconciler
 from tests.sim import toy

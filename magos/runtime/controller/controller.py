@@ -43,7 +43,7 @@ from magos.runtime.controller.effects import Executor
 from magos.runtime.controller.endings import Applied, End
 from magos.runtime.controller.passes import PassObserver, PassReport, Result
 from magos.runtime.controller.probes import ProbeHandler, ProbeRegistry
-from magos.runtime.controller.sources import Bell, Source
+from magos.runtime.controller.source import Bell, Source
 from magos.runtime.controller.view import Caches, CacheView
 from magos.runtime.controller.workqueue import Item, Key, QueueObserver, ShutDown, WorkQueue
 from magos.runtime.decision import Decision, Fact, Probe, Reconciler, Refusal, Request, Unreadable

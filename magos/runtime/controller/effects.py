@@ -21,7 +21,7 @@ from magos.runtime.client.apierror import ApiError
 from magos.runtime.client.client import ApiClient
 from magos.runtime.controller.endings import Applied, End, Stop, judge, refused
 from magos.runtime.controller.ledger import Ledger, Target
-from magos.runtime.controller.statusdiff import merge_patch
+from magos.runtime.controller.mergepatch import merge_patch
 from magos.runtime.controller.view import Caches
 from magos.runtime.decision import (
     AddFinalizer,

@@ -17,8 +17,8 @@ from magos.runtime.controller.effects import Executor
 from magos.runtime.controller.events import EventRecorder
 from magos.runtime.controller.passes import PassObserver
 from magos.runtime.decision import UNREADABLE, Event, EventType
-from magos.runtime.leaderelection.leaderelection import Candidate, LeaderElector, StopGuard
-from magos.runtime.leaderelection.leases import ApiLease
+from magos.runtime.leaderelection.elector import Candidate, LeaderElector, StopGuard
+from magos.runtime.leaderelection.resourcelock import ApiLease
 from magos.runtime.manager.assembly import Assembly
 from magos.runtime.manager.health import Check, Health, LoopMonitor
 from magos.runtime.manager.instruments import RuntimeMetrics

@@ -20,7 +20,7 @@ from magos.errors import ConfigurationError, InvariantViolation
 from magos.runtime.client.transport import Transport
 from magos.runtime.clock import Clock
 from magos.runtime.controller.controller import Controller
-from magos.runtime.leaderelection.leaderelection import LeadershipLost
+from magos.runtime.leaderelection.elector import LeadershipLost
 from magos.runtime.manager.composition import Composition, ControllerApp, Host
 
 __all__ = ["ControllerApp", "Host", "Manager"]

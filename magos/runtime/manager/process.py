@@ -13,7 +13,7 @@ from magos.errors import ConfigurationError
 from magos.runtime.client.config import ConnectionConfig
 from magos.runtime.client.http import connect
 from magos.runtime.clock import SystemClock
-from magos.runtime.leaderelection.leaderelection import StopGuard
+from magos.runtime.leaderelection.elector import StopGuard
 from magos.runtime.manager.composition import Unguarded
 from magos.runtime.manager.instruments import RuntimeMetrics
 from magos.runtime.manager.logs import logging_to

@@ -177,7 +177,7 @@ def test_parallel_scrapes_see_whole_snapshots() -> None:
 def test_importing_the_modules_does_not_import_opentelemetry_or_the_http_server() -> None:
     code = (
         "import sys, magos.runtime.manager.instruments, magos.runtime.manager.health\n"
-        "import magos.runtime.leaderelection.leaderelection\n"
+        "import magos.runtime.leaderelection.elector\n"
         "print([m for m in sys.modules if m.split('.')[0] in ('opentelemetry', 'prometheus_client', 'aiohttp')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

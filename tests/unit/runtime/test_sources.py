@@ -1,11 +1,11 @@
-"""Claims of magos/runtime/controller/sources.py: whom a change wakes, and how urgently."""
+"""Claims of magos/runtime/controller/source.py: whom a change wakes, and how urgently."""
 
 import pytest
 
 from magos.api.kube import CONFIG_MAPS, ConfigMap
 from magos.api.meta import Kind, ObjectMeta, OwnerReference
 from magos.runtime.cache.cache import Change
-from magos.runtime.controller.sources import own_key, owner_key, usual_priority
+from magos.runtime.controller.source import own_key, owner_key, usual_priority
 from magos.runtime.controller.workqueue import Key
 from magos.runtime.decision import Priority
 

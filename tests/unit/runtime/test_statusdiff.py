@@ -1,4 +1,4 @@
-"""Claims of magos/runtime/controller/statusdiff.py."""
+"""Claims of magos/runtime/controller/mergepatch.py."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct, field
 
-from magos.runtime.controller.statusdiff import merge_patch
+from magos.runtime.controller.mergepatch import merge_patch
 
 
 class Inner(Struct, frozen=True, omit_defaults=True, rename="camel"):

@@ -31,8 +31,8 @@ from magos.api.kube import Lease
 from magos.errors import MagosError
 from magos.runtime.client.apierror import ApiError
 from magos.runtime.clock import Clock
-from magos.runtime.leaderelection.claims import Candidate, Claims, Timing
-from magos.runtime.leaderelection.leases import LeaseStore
+from magos.runtime.leaderelection.record import Candidate, Claims, Timing
+from magos.runtime.leaderelection.resourcelock import LeaseStore
 
 __all__ = ["Candidate", "LeaderElector", "LeadershipLost", "StopGuard", "Timing"]
 
