@@ -12,9 +12,9 @@ import pytest
 
 from magos.api.kube import CONFIG_MAPS, EVENTS, LEASES, ConfigMap
 from magos.api.meta import ObjectMeta
-from magos.runtime.client.apierror import ApiError
 from magos.runtime.client.client import ApiClient
 from magos.runtime.client.config import load_config
+from magos.runtime.client.errors import ApiError
 from magos.runtime.client.http import connect
 from magos.runtime.client.transport import HttpRequest, HttpResponse, HttpStream, Transport
 from magos.runtime.clock import SystemClock

@@ -363,7 +363,7 @@ MUTATIONS = (
         "undecodable: the object counts as gone",
         "magos/runtime",
         "_refuse(kind, cache.quarantine.named(namespace, name))",
-        "del name",
+        "_refuse(kind, None)",
         _VIEW,
     ),
     Mutation(

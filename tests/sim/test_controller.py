@@ -13,8 +13,8 @@ import structlog
 
 from magos.api.kube import CONFIG_MAPS, ConfigMap
 from magos.api.meta import ObjectMeta
-from magos.runtime.client.apierror import ApiError
 from magos.runtime.client.client import ApiClient
+from magos.runtime.client.errors import ApiError
 from magos.runtime.clock import SystemClock
 from magos.runtime.controller import controller as controller_module
 from magos.runtime.controller.effects import Step

@@ -20,10 +20,6 @@ from typing import Any, TypeVar, Unpack
 import msgspec
 
 from magos.api.meta import Kind, Resource
-from magos.runtime.client.addresses import JSON, accept_header, named, object_path
-from magos.runtime.client.apierror import ApiError
-from magos.runtime.client.apistatus import Status
-from magos.runtime.client.calls import CallOptions, DeleteOptions, ListQuery, WatchQuery, WriteOptions
 from magos.runtime.client.codec import (
     DecodeError,
     decode_event,
@@ -32,8 +28,20 @@ from magos.runtime.client.codec import (
     decode_status,
     encode_manifest,
 )
+from magos.runtime.client.errors import ApiError, Status
 from magos.runtime.client.interner import Interner
 from magos.runtime.client.lines import LineSplitter, StreamCorrupt
+from magos.runtime.client.requests import (
+    JSON,
+    CallOptions,
+    DeleteOptions,
+    ListQuery,
+    WatchQuery,
+    WriteOptions,
+    accept_header,
+    named,
+    object_path,
+)
 from magos.runtime.client.transport import HttpRequest, HttpResponse, HttpStream, Lane, Transport, TransportError
 from magos.runtime.client.watchevents import ListPage, Undecodable, WatchEvent, WatchType
 from magos.runtime.decision import UNREADABLE

@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from magos.api.meta import Kind, ListMeta, ObjectMeta, Resource
-from magos.runtime.client.apistatus import Cause, Status, StatusDetails
+from magos.runtime.client.errors import Cause, Status, StatusDetails
 from magos.runtime.client.interner import Interner
 from magos.runtime.client.jsonspans import elements, members
 from magos.runtime.client.lines import StreamCorrupt

@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 from msgspec import Struct
 
 from magos.api.meta import Kind, ObjectMeta, Resource
-from magos.runtime.client.apistatus import Status
+from magos.runtime.client.errors import Status
 from magos.runtime.decision import Unreadable
 
 __all__ = ["ListPage", "Undecodable", "WatchEvent", "WatchType"]

@@ -31,8 +31,8 @@ from msgspec.structs import replace
 
 from magos.api.meta import Kind, ObjectMeta
 from magos.runtime.cache.informer import Informer
-from magos.runtime.client.apierror import ApiError
 from magos.runtime.client.client import ApiClient
+from magos.runtime.client.errors import ApiError
 from magos.runtime.clock import Clock
 from magos.runtime.controller.workqueue import Key
 from magos.runtime.decision import Priority

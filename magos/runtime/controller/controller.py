@@ -34,15 +34,15 @@ from msgspec import Struct, field
 
 from magos.api.meta import Kind
 from magos.runtime.cache.informer import Change, Informer
-from magos.runtime.client.apierror import ApiError
 from magos.runtime.client.client import ApiClient
+from magos.runtime.client.errors import ApiError
 from magos.runtime.clock import Clock
-from magos.runtime.controller.churn import ChurnGuard
 from magos.runtime.controller.consistency import Gate, Standing
 from magos.runtime.controller.effects import Executor
 from magos.runtime.controller.endings import Applied, End
 from magos.runtime.controller.passes import PassObserver, PassReport, Result
 from magos.runtime.controller.probes import ProbeHandler, ProbeRegistry
+from magos.runtime.controller.ratelimiter import ChurnGuard
 from magos.runtime.controller.source import Bell, Source
 from magos.runtime.controller.view import Caches, CacheView
 from magos.runtime.controller.workqueue import Item, Key, QueueObserver, ShutDown, WorkQueue

@@ -17,8 +17,8 @@ import structlog
 from msgspec import Struct
 
 from magos.api.meta import ObjectMeta, Resource, controller_of
-from magos.runtime.client.apierror import ApiError
 from magos.runtime.client.client import ApiClient
+from magos.runtime.client.errors import ApiError
 from magos.runtime.controller.endings import Applied, End, Stop, judge, refused
 from magos.runtime.controller.ledger import Ledger, Target
 from magos.runtime.controller.mergepatch import merge_patch

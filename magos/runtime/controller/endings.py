@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from magos.runtime.client.apierror import ApiError
+from magos.runtime.client.errors import ApiError
 from magos.runtime.controller.consistency import Write
 from magos.runtime.controller.ledger import Ledger, Target
 from magos.runtime.decision import Create, Delete, Effect, Refusal, StatusPatch

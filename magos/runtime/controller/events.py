@@ -25,8 +25,8 @@ import structlog
 
 from magos.api.kube import EVENTS, EventSeries, KubeEvent, ObjectReference
 from magos.api.meta import ObjectMeta, ObjectRef
-from magos.runtime.client.apierror import ApiError
 from magos.runtime.client.client import ApiClient
+from magos.runtime.client.errors import ApiError
 from magos.runtime.client.transport import Lane
 from magos.runtime.clock import Clock
 from magos.runtime.decision import Event, EventType

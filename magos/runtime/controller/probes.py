@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 import anyio
 
 from magos.errors import ConfigurationError, InvariantViolation
-from magos.runtime.client.apierror import ApiError
 from magos.runtime.client.client import ApiClient
+from magos.runtime.client.errors import ApiError
 from magos.runtime.clock import Clock
 from magos.runtime.decision import UNREADABLE, Fact, LiveGet, LiveList, Probe, ProbeFailure, Unreadable
 

@@ -26,7 +26,7 @@ from msgspec import Struct
 from magos.errors import InvariantViolation
 from magos.runtime.clock import Clock
 from magos.runtime.controller.priorityqueue import Lanes, Waiting, rank_of
-from magos.runtime.controller.ratelimit import ItemBackoff
+from magos.runtime.controller.ratelimiter import ItemBackoff
 from magos.runtime.controller.scheduler import Scheduler
 from magos.runtime.decision import Priority
 

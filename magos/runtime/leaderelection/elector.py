@@ -29,7 +29,7 @@ import structlog
 
 from magos.api.kube import Lease
 from magos.errors import MagosError
-from magos.runtime.client.apierror import ApiError
+from magos.runtime.client.errors import ApiError
 from magos.runtime.clock import Clock
 from magos.runtime.leaderelection.record import Candidate, Claims, Timing
 from magos.runtime.leaderelection.resourcelock import LeaseStore

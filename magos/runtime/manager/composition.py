@@ -21,11 +21,10 @@ from magos.runtime.leaderelection.elector import Candidate, LeaderElector, StopG
 from magos.runtime.leaderelection.resourcelock import ApiLease
 from magos.runtime.manager.assembly import Assembly
 from magos.runtime.manager.health import Check, Health, LoopMonitor
-from magos.runtime.manager.instruments import RuntimeMetrics
+from magos.runtime.manager.instruments import PassCounts, RuntimeMetrics
 from magos.runtime.manager.metrics import Metrics
 from magos.runtime.manager.metricsauth import MetricsAuth
 from magos.runtime.manager.metricsserver import MetricsEndpoint, ServingCertificate
-from magos.runtime.manager.passcounts import PassCounts
 from magos.runtime.manager.settings import Settings
 from magos.runtime.manager.webserver import WebServer
 

@@ -2,22 +2,25 @@
 
 Wire it up like this: ``observe_queue`` before and ``watch_queue`` after a controller's queue is made, the instance
 itself as observer of passes, ``request`` as observer of the transport, ``watch_leadership`` for the elector and
-``watch_informers`` for the informers.
+``watch_informers`` for the informers. ``PassCounts`` counts the passes of each object.
 """
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from magos.api.meta import Kind
 from magos.runtime.cache.informer import Informer
 from magos.runtime.controller.passes import PassReport, Result
-from magos.runtime.controller.workqueue import WorkQueue
+from magos.runtime.controller.view import Caches
+from magos.runtime.controller.workqueue import Key, WorkQueue
 from magos.runtime.manager.metrics import Family, FamilyType, Metrics, Sample
 
-__all__ = ["QueueMetrics", "RuntimeMetrics"]
+__all__ = ["PassCounts", "QueueMetrics", "RuntimeMetrics"]
 
 PASS_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 QUEUE_BUCKETS = (1e-05, 0.0001, 0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
 _QUEUE = ("name", "controller")
+_OBJECT = ("namespace", "name", "result")
 
 
 class QueueMetrics:
@@ -129,6 +132,43 @@ class RuntimeMetrics:
         yield _gauge("informer_undecodable_objects", what, ("resource",), undecodable)
         leaders = [Sample((name,), float(leads())) for name, leads in self._leaders.items()]
         yield _gauge("leader_election_master_status", "1 if this process holds the Lease.", ("name",), leaders)
+
+
+class PassCounts:
+    """``<kind>_reconcile_total``: passes of each object by result, for as long as the object exists.
+
+    Observes the passes of one controller (``passes.PassObserver``); ``collect`` is a ``metrics.Collector``, because
+    series per object belong neither into the SDK's limits nor on after the object's end.
+    """
+
+    def __init__(self, controller: str, kind: Kind[Any], caches: Caches) -> None:
+        self._name = f"{controller}_reconcile_total"
+        self._kind = kind
+        self._caches = caches
+        self._counts: dict[Key, list[int]] = {}
+
+    def passed(self, report: PassReport) -> None:
+        """Count a pass; one that only brings the next at once or waits out a conflict counts as success."""
+        counts = self._counts.setdefault(report.key, [0, 0])
+        counts[report.result is Result.ERROR] += 1
+
+    def collect(self) -> Iterable[Family]:
+        """Return the series of the objects that exist, and forget the others."""
+        cache = self._caches.of(self._kind)
+        for key in [key for key in self._counts if cache.get(*key) is None]:
+            del self._counts[key]
+        samples = [
+            Sample((key.namespace, key.name, word), float(count))
+            for key, counts in sorted(self._counts.items())
+            for word, count in zip(("success", "error"), counts, strict=True)
+        ]
+        yield Family(
+            name=self._name,
+            help="Reconcile passes by object and result.",
+            type=FamilyType.COUNTER,
+            labels=_OBJECT,
+            samples=samples,
+        )
 
 
 def _gauge(name: str, description: str, labels: tuple[str, ...], samples: list[Sample]) -> Family:

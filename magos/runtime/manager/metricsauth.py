@@ -12,8 +12,8 @@ from enum import IntEnum
 from msgspec import Struct, field
 
 from magos.api.meta import Kind, ObjectMeta
-from magos.runtime.client.apierror import ApiError
 from magos.runtime.client.client import ApiClient
+from magos.runtime.client.errors import ApiError
 from magos.runtime.clock import Clock
 
 __all__ = ["Access", "MetricsAuth"]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magos.runtime.controller.ratelimit import ItemBackoff
+from magos.runtime.controller.ratelimiter import ItemBackoff
 
 
 @given(st.integers(), st.integers(1, 2000))

@@ -1,12 +1,49 @@
-"""What the API server refused, or that it did not answer, in one exception with the questions callers ask of it."""
+"""What the API server refused, or that it did not answer: ``metav1.Status``, and the one exception made of it.
+
+``Status`` is how the server words an error, as an answer and inside a watch; ``ApiError`` adds the questions that
+callers ask of it.
+"""
+
+from msgspec import Struct
 
 from magos.errors import MagosError
-from magos.runtime.client.apistatus import Cause, Status
 
-__all__ = ["ApiError"]
+__all__ = ["ApiError", "Cause", "Status", "StatusDetails"]
 
 _TOO_LARGE = "ResourceVersionTooLarge"
 _TOO_LARGE_TEXT = "Too large resource version"
+
+
+class Cause(Struct, frozen=True, gc=False, kw_only=True):
+    """``metav1.StatusCause``: one machine-readable reason of a failure."""
+
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
+class StatusDetails(Struct, frozen=True, gc=False, rename="camel", kw_only=True):
+    """``metav1.StatusDetails``."""
+
+    name: str = ""
+    kind: str = ""
+    causes: tuple[Cause, ...] | None = None
+    retry_after_seconds: int = 0
+
+
+class Status(Struct, frozen=True, gc=False, kw_only=True):
+    """``metav1.Status``: how the API server words an error."""
+
+    status: str = ""
+    message: str = ""
+    reason: str = ""
+    code: int = 0
+    details: StatusDetails | None = None
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        """The causes, empty where the server named none."""
+        return (self.details.causes or ()) if self.details else ()
 
 
 class ApiError(MagosError):
