@@ -23,8 +23,8 @@ _ENDS = ("tests/unit/reconcilers/test_ends.py",)
 _VARIABLES = ("tests/unit/reconcilers/test_workspace_variables.py",)
 _POLICIES = ("tests/unit/reconcilers/test_workspace_policies.py",)
 _STAGES = "tests/e2e/runner/test_runner_stages.py"
-_HOSTILE = ("tests/unit/runtime/test_hostile_objects.py",)
-_VIEW = ("tests/unit/runtime/test_view.py", "tests/unit/reconcilers/test_unreadable.py")
+_HOSTILE = ("tests/unit/runtime/client/test_hostile_objects.py",)
+_VIEW = ("tests/unit/runtime/controller/test_view.py", "tests/unit/reconcilers/test_unreadable.py")
 _ROLLOUT = ("tests/unit/reconcilers/test_rollout.py", "tests/unit/reconcilers/test_rollout_laws.py")
 
 
@@ -392,7 +392,7 @@ MUTATIONS = (
         "magos/runtime",
         "context.verify_flags &= ~ssl.VERIFY_X509_STRICT",
         "context.verify_flags |= ssl.VERIFY_X509_STRICT",
-        ("tests/unit/runtime/test_tls.py",),
+        ("tests/unit/runtime/client/test_tls.py",),
     ),
 )
 
