@@ -1,10 +1,8 @@
 """The watchdog ends a process whose loop is stuck while its right to act has ended."""
 
-import subprocess
-import sys
 import threading
 
-from magos.runtime.manager.watchdog import EXIT_CODE, Watchdog
+from magos.runtime.manager.watchdog import Watchdog
 
 
 class Hand:
@@ -41,24 +39,3 @@ def test_renewals_move_the_end_and_the_thread_ends_with_the_context() -> None:
         assert struck.wait(10)
     assert watchdog._thread is not None
     assert not watchdog._thread.is_alive()
-
-
-STUCK = """
-import asyncio, time
-from magos.runtime.clock import SystemClock
-from magos.runtime.manager.watchdog import Watchdog
-
-async def main():
-    clock = SystemClock()
-    with Watchdog(clock, tolerance=0.1) as watchdog:
-        watchdog.arm(clock.monotonic() + 0.1)
-        time.sleep(60)
-
-asyncio.run(main())
-"""
-
-
-def test_a_blocked_loop_ends_with_code_four_and_says_why() -> None:
-    done = subprocess.run([sys.executable, "-c", STUCK], capture_output=True, timeout=30, check=False)
-    assert done.returncode == EXIT_CODE == 4
-    assert b"no second leader" in done.stderr
