@@ -61,7 +61,7 @@ R = TypeVar("R", bound=Resource)
 
 
 class Priority(StrEnum):
-    """Why a key is in the queue, as a lane: a person waits, something changed, or a (re)list replays what is known."""
+    """Why a key is in the queue: a person waits, something changed, or a (re)list replays what is known."""
 
     USER = "user"
     CHANGE = "change"

@@ -23,7 +23,7 @@ from magos.runtime.client.credentials import (
     StaticToken,
     TokenFile,
 )
-from magos.runtime.client.tls import Source, TlsSource
+from magos.runtime.client.tls import PemSource, TlsSource
 from magos.runtime.clock import Clock
 
 __all__ = ["ResolvedContext", "read_kubeconfig"]
@@ -241,7 +241,7 @@ def _credentials(user: _User, directory: Path, outside: _Outside, clock: Clock) 
     )
 
 
-def _source(data: str, path: str, directory: Path) -> Source:
+def _source(data: str, path: str, directory: Path) -> PemSource:
     if data:
         try:
             return base64.b64decode("".join(data.split()), validate=True)

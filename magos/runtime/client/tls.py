@@ -12,9 +12,9 @@ from msgspec import Struct
 
 from magos.errors import ConfigurationError
 
-__all__ = ["Source", "TlsMaterial", "TlsSource", "client_context"]
+__all__ = ["PemSource", "TlsMaterial", "TlsSource", "client_context"]
 
-Source = Path | bytes | None
+PemSource = Path | bytes | None
 """A file that is read again, fixed PEM data, or nothing."""
 
 
@@ -31,9 +31,9 @@ class TlsMaterial(Struct, frozen=True, kw_only=True):
 class TlsSource(Struct, frozen=True, kw_only=True):
     """Where the material comes from. Without an authority the system's trust store is used."""
 
-    authority: Source = None
-    certificate: Source = None
-    key: Source = None
+    authority: PemSource = None
+    certificate: PemSource = None
+    key: PemSource = None
     server_name: str = ""
     verify: bool = True
 
@@ -82,7 +82,7 @@ def _load_chain(context: ssl.SSLContext, material: TlsMaterial) -> None:
             ) from error
 
 
-def _read(source: Source, what: str) -> bytes:
+def _read(source: PemSource, what: str) -> bytes:
     if source is None:
         return b""
     if isinstance(source, bytes):

@@ -18,7 +18,7 @@ Promises:
 
 4. No error of one key ends a worker, and no worker waits for a cache.
 5. Passes that decide nothing need no I/O and therefore never let go of the loop by themselves: a worker gives way after
-   ``SLICE`` seconds. A key that is written over and over is slowed down (``churn``).
+   ``SLICE`` seconds. A key that is written over and over is slowed down (``ratelimiter``).
 """
 
 import asyncio

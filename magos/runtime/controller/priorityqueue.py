@@ -1,9 +1,9 @@
-"""Lanes of waiting keys: the order in which a work queue hands out what is ready.
+"""The queue of waiting keys: the order in which a work queue hands out what is ready.
 
-One lane a priority, first in first out inside a lane, the more urgent lane first. A key waits in one lane only; asked
-for again with more urgency it moves to the end of the more urgent lane and keeps the time since which it waits. Of
-every eight turns one goes to the longest waiting head of the less urgent lanes if it has waited 30 s: urgent work that
-never ends slows the rest down, but cannot starve it.
+One level a priority, first in first out inside a level, the more urgent level first. A key waits in one level only;
+asked for again with more urgency it moves to the end of the more urgent level and keeps the time since which it waits.
+Of every eight turns one goes to the longest waiting head of the less urgent levels if it has waited 30 s: urgent work
+that never ends slows the rest down, but cannot starve it.
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from magos.errors import InvariantViolation
 from magos.runtime.decision import Priority
 
-__all__ = ["AGED", "AGING_TURN", "Lanes", "Waiting", "rank_of"]
+__all__ = ["AGED", "AGING_TURN", "PriorityQueue", "Waiting", "rank_of"]
 
 K = TypeVar("K", bound=Hashable)
 
@@ -25,12 +25,12 @@ _USUAL = _PRIORITIES[1]  # looked up by identity: the hash of an enum member cos
 
 
 def rank_of(priority: Priority) -> int:
-    """Return the number of the priority's lane; 0 is the most urgent."""
+    """Return the number of the priority's level; 0 is the most urgent."""
     return 1 if priority is _USUAL else _RANKS[priority]
 
 
 class Waiting(Generic[K]):
-    """A key that waits: in which lane, and since when."""
+    """A key that waits: in which level, and since when."""
 
     __slots__ = ("key", "live", "rank", "since")
 
@@ -38,19 +38,19 @@ class Waiting(Generic[K]):
         self.key = key
         self.rank = rank
         self.since = since
-        self.live = True  # False once the key has moved to another lane
+        self.live = True  # False once the key has moved to another level
 
     @property
     def priority(self) -> Priority:
-        """The priority of the lane."""
+        """The priority of the level."""
         return _PRIORITIES[self.rank]
 
 
-class Lanes(Generic[K]):
-    """All lanes together. Putting and taking cost O(1)."""
+class PriorityQueue(Generic[K]):
+    """All levels together; putting and taking cost O(1)."""
 
     def __init__(self) -> None:
-        self._lanes: tuple[deque[Waiting[K]], ...] = tuple(deque() for _ in Priority)
+        self._levels: tuple[deque[Waiting[K]], ...] = tuple(deque() for _ in Priority)
         self._entries: dict[K, Waiting[K]] = {}
         self._turn = 0
 
@@ -63,10 +63,10 @@ class Lanes(Generic[K]):
     def put(self, waiting: Waiting[K]) -> None:
         """Queue a key that is not queued yet."""
         self._entries[waiting.key] = waiting
-        self._lanes[waiting.rank].append(waiting)
+        self._levels[waiting.rank].append(waiting)
 
     def urge(self, key: K, rank: int) -> bool:
-        """Move a queued key to a more urgent lane (to no less urgent one); return False if it is not queued."""
+        """Move a queued key to a more urgent level (to no less urgent one); return False if it is not queued."""
         waiting = self._entries.get(key)
         if waiting is None:
             return False
@@ -76,33 +76,33 @@ class Lanes(Generic[K]):
         return True
 
     def take(self, now: float) -> Waiting[K] | None:
-        """Return the key whose turn it is and take it out; None if all lanes are empty."""
+        """Return the key whose turn it is and take it out; None if all levels are empty."""
         if not self._entries:
             return None
         self._turn += 1
         aged = self._aged(now) if self._turn % AGING_TURN == 0 else None
-        for lane in self._lanes if aged is None else (aged,):
-            while lane:
-                waiting = lane.popleft()
+        for level in self._levels if aged is None else (aged,):
+            while level:
+                waiting = level.popleft()
                 if waiting.live:
                     del self._entries[waiting.key]
                     return waiting
-        raise InvariantViolation("a key is queued but stands in no lane")
+        raise InvariantViolation("a key is queued but stands in no level")
 
     def clear(self) -> None:
         """Take everything out."""
         self._entries.clear()
-        for lane in self._lanes:
-            lane.clear()
+        for level in self._levels:
+            level.clear()
 
     def _aged(self, now: float) -> deque[Waiting[K]] | None:
-        lower = [lane for lane in self._lanes[1:] if self._trim(lane)]
-        oldest = min(lower, key=lambda lane: lane[0].since, default=None)
+        lower = [level for level in self._levels[1:] if self._trim(level)]
+        oldest = min(lower, key=lambda level: level[0].since, default=None)
         return oldest if oldest is not None and now - oldest[0].since > AGED else None
 
     @staticmethod
-    def _trim(lane: deque[Waiting[K]]) -> bool:
+    def _trim(level: deque[Waiting[K]]) -> bool:
         """Drop what has moved away from the head; tell whether anything is left."""
-        while lane and not lane[0].live:
-            lane.popleft()
-        return bool(lane)
+        while level and not level[0].live:
+            level.popleft()
+        return bool(level)

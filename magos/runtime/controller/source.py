@@ -20,7 +20,7 @@ R = TypeVar("R", bound=Resource)
 
 
 def usual_priority(change: Change[Any]) -> Priority | None:
-    """Return the lane of a change: what a (re)list merely repeats goes behind what really happened."""
+    """Return the priority of a change: what a (re)list merely repeats goes behind what really happened."""
     return Priority.REPLAY if change.initial else Priority.CHANGE
 
 
@@ -32,7 +32,7 @@ class Source(Struct, Generic[R], frozen=True):
     priority: Callable[[Change[R]], Priority | None] = usual_priority
 
     def wakes(self, change: Change[R]) -> tuple[Iterable[Key], Priority] | None:
-        """Return the keys a change wakes and their lane, None if it wakes nobody."""
+        """Return the keys a change wakes and their priority, None if it wakes nobody."""
         priority = self.priority(change)
         return None if priority is None else (self.mapper(change), priority)
 

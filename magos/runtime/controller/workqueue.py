@@ -4,7 +4,7 @@ Promises, all checked against a naive model by a state machine test:
 
 * A key is never with two workers at once, and keys that are queued already are not queued twice.
 * No wake-up is lost: an ``add`` after a key was handed out is followed by exactly one more hand-out after its ``done``.
-* Keys wait in lanes by priority (``lanes.py``), and a key keeps the highest priority asked for.
+* Keys wait by priority (``priorityqueue``), and a key keeps the highest priority asked for.
 * Retries and appointments are kept apart. A *retry* is the back-off after a failure; any hand-out of the key uses it
   up. An *appointment* is a pass that is wanted at a time; adds, hand-outs and retries leave it alone, the earliest
   wins, and only ``cancel_appointment`` or its own time ends it. Nothing is handed out before its time.
@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from magos.errors import InvariantViolation
 from magos.runtime.clock import Clock
-from magos.runtime.controller.priorityqueue import Lanes, Waiting, rank_of
+from magos.runtime.controller.priorityqueue import PriorityQueue, Waiting, rank_of
 from magos.runtime.controller.ratelimiter import ItemBackoff
 from magos.runtime.controller.scheduler import Scheduler
 from magos.runtime.decision import Priority
@@ -88,7 +88,7 @@ class WorkQueue:
         self._clock = clock
         self._observers = tuple(observers)
         self._backoff: ItemBackoff[Key] = ItemBackoff(rng)
-        self._ready: Lanes[Key] = Lanes()
+        self._ready: PriorityQueue[Key] = PriorityQueue()
         self._again: dict[Key, Waiting[Key]] = {}  # wanted again while a worker has them
         self._running: dict[Key, tuple[float, int]] = {}  # since when, and at which rank
         self._retries: Scheduler[Key] = Scheduler()
@@ -187,7 +187,7 @@ class WorkQueue:
         return item
 
     def done(self, key: Key) -> None:
-        """Give the key back; if it was wanted meanwhile, it becomes ready at the end of its lane."""
+        """Give the key back; if it was wanted meanwhile, it becomes ready at the end of its priority."""
         running = self._running.pop(key, None)
         if running is None:
             raise InvariantViolation(f"work queue {self.name}: {key} is given back by a worker that does not have it")
