@@ -113,22 +113,25 @@ def _code_lines(path: Path) -> set[int]:
     text = path.read_text("utf-8")
     lines = {number for number, line in enumerate(text.splitlines(), 1) if line.strip() and line.strip()[0] != "#"}
     for node in ast.walk(_parsed(path)):
-        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if is_text and isinstance(node.value.value, str):
-            lines -= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            lines -= _lines(node)
     return lines
 
 
 def _import_lines(path: Path) -> set[int]:
     """Return the numbers of the lines of import statements and of ``__all__``."""
-    lines: set[int] = set()
-    for node in ast.walk(_parsed(path)):
-        named = isinstance(node, ast.Assign) and any(
-            isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets
-        )
-        if named or isinstance(node, ast.Import | ast.ImportFrom):
-            lines |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    return lines
+    found = (node for node in ast.walk(_parsed(path)) if isinstance(node, ast.stmt) and _is_import(node))
+    return {line for node in found for line in _lines(node)}
+
+
+def _is_import(node: ast.stmt) -> bool:
+    if isinstance(node, ast.Assign):
+        return any(ast.unparse(target) == "__all__" for target in node.targets)
+    return isinstance(node, ast.Import | ast.ImportFrom)
+
+
+def _lines(node: ast.stmt) -> set[int]:
+    return set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
 
 
 def _reached(arrows: Arrows, start: str) -> frozenset[str]:

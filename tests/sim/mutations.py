@@ -388,6 +388,13 @@ MUTATIONS = (
         _VIEW,
     ),
     Mutation(
+        "undecodable: nobody is woken when it is gone",
+        "magos/runtime",
+        "for key in resting:",
+        "for key in list(resting)[:0]:",
+        ("tests/sim/test_manager.py",),
+    ),
+    Mutation(
         "tls: authorities without key identifiers are refused",
         "magos/runtime",
         "context.verify_flags &= ~ssl.VERIFY_X509_STRICT",

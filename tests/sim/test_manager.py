@@ -395,3 +395,18 @@ def test_an_object_that_cannot_be_read_rests_until_it_can_and_each_leader_tells_
             await world.until(lambda: world.is_ready("a", 1))
 
     in_world(scene)
+
+
+def test_who_met_an_object_that_cannot_be_read_goes_on_as_soon_as_it_is_gone() -> None:
+    async def scene(world: World) -> None:
+        config_maps = world.server.resource("configmaps")
+        world.server.create(config_maps, {"metadata": {"name": "x", "namespace": "default"}, "data": {"size": 5}})
+        replica = Replica(world, "one")
+        async with replica.running():
+            await world.create("a")
+            await anyio.sleep(300)
+            assert phase(world, "a") == ""
+            world.server.writer.delete(config_maps, ("default", "x"), {}, world.clock.now())
+            await world.until(lambda: world.is_ready("a", 1), within=5)
+
+    in_world(scene)

@@ -21,6 +21,8 @@ class Quarantine:
 
     def __init__(self, kind: Kind[Any], functions: Mapping[str, IndexFunction[Any]]) -> None:
         self.objects: dict[ObjectKey, Undecodable] = {}
+        self.released = 0
+        """How many have left so far: whoever waits for one of them looks again when it has risen."""
         self._kind = kind
         self._functions = functions
         self._filed: dict[ObjectKey, dict[str, frozenset[str] | None]] = {}
@@ -37,8 +39,9 @@ class Quarantine:
 
     def release(self, key: ObjectKey) -> None:
         """The object can be decoded, or is gone."""
-        self.objects.pop(key, None)
-        self._filed.pop(key, None)
+        if self.objects.pop(key, None) is not None:
+            del self._filed[key]
+            self.released += 1
 
     def replace(self, all_of_them: Iterable[Undecodable]) -> None:
         """Hold exactly these from now on."""

@@ -11,7 +11,8 @@ Promises:
    with probes   the probes are answered and the key runs again at once, at most 8 times in a row
    refused       the key runs again at once and sees the refusal; if it asks for the same again, back-off
    conflict      again soon, once the caches have moved; not an error, no back-off
-   transient     back-off; an appointment that stands is kept; so is a pass that met an object which cannot be read
+   transient     back-off; an appointment that stands is kept. So it is after a pass that met an object which
+                 cannot be read; that key also runs as soon as one can be read again or is gone
    failed        the same, and it is logged as an error; so is an exception of the reconciler
    fenced        nothing: the process is about to end
    ============  ==================================================================================
@@ -128,12 +129,15 @@ class Controller:
         self._gate = Gate(machinery.client, machinery.clock, machinery.informers, self.queue.add)
         self._carry: dict[Key, _Carry] = {}
         self._conflicts: dict[Key, int] = {}
+        self._resting: dict[Key, None] = {}  # they met what cannot be read
         self._churn: ChurnGuard[Key] = ChurnGuard()
         self._serial = itertools.count(1)
         self._stopping = False
         self._log = structlog.get_logger(__name__).bind(controller=spec.name)
         for source in spec.sources:
             source.informer.add_handler(self._handler(source))
+        for informer in machinery.informers:
+            informer.on_progress(_Rise(informer, self._wake_resting))
         for bell in spec.bells:
             bell.answer(self.queue.add)
 
@@ -159,6 +163,12 @@ class Controller:
     def parked(self) -> int:
         """Number of keys that wait until the caches have seen their writes."""
         return self._gate.parked
+
+    def _wake_resting(self) -> None:
+        """Something can be read again or is gone, which need not be a change that any source maps to these keys."""
+        resting, self._resting = self._resting, {}
+        for key in resting:
+            self.queue.add(key)
 
     def _handler(self, source: Source[Any]) -> Callable[[Change[Any]], None]:
         own = source.informer.kind == self.spec.kind
@@ -212,6 +222,7 @@ class Controller:
         except ApiError as error:
             applied = Applied(end=End.TRANSIENT, message=error.message, retry_after=error.retry_after)
         except Unreadable as error:
+            self._resting[item.key] = None
             applied = Applied(end=End.TRANSIENT, message=str(error))
         except Exception as error:  # noqa: BLE001 - no error of one key ends a worker
             self._log.exception("reconcile raised", namespace=item.key.namespace, name=item.key.name)
@@ -310,6 +321,20 @@ class Controller:
             status = getattr(self._caches.of(self.spec.kind).get(*key), "status", None)
         extra = {} if status is None else self.spec.log_fields(status)
         return {"namespace": key.namespace, "name": key.name, **extra}
+
+
+class _Rise:
+    """A progress callback that calls ``act`` where objects have left the quarantine of the informer's cache."""
+
+    def __init__(self, informer: Informer[Any], act: Callable[[], None]) -> None:
+        self._quarantine = informer.cache.quarantine
+        self._act = act
+        self._known = 0
+
+    def __call__(self, _version: str) -> None:
+        if self._known != self._quarantine.released:
+            self._known = self._quarantine.released
+            self._act()
 
 
 def _begins_anew(change: Change[Any]) -> bool:
