@@ -9,12 +9,12 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from magos.errors import ConfigurationError
-from magos.runtime.assembly import Assembly
-from magos.runtime.config import load_config
-from magos.runtime.controller import ControllerSpec
-from magos.runtime.manager import ControllerApp
-from magos.runtime.process import run_controllers
-from magos.runtime.settings import add_common_flags, common_settings, flag_parser
+from magos.runtime.client.config import load_config
+from magos.runtime.controller.controller import ControllerSpec
+from magos.runtime.manager.assembly import Assembly
+from magos.runtime.manager.manager import ControllerApp
+from magos.runtime.manager.process import run_controllers
+from magos.runtime.manager.settings import add_common_flags, common_settings, flag_parser
 from magos.version import VERSION
 
 __all__ = ["Build", "run_program", "run_program_with_flags"]

@@ -2,7 +2,7 @@
 
 from magos.api.kube import EVENTS, KubeEvent
 from magos.reconcilers.effects import JobEvents, JobWarning
-from magos.runtime.client import ApiClient
+from magos.runtime.client.client import ApiClient
 
 __all__ = ["read_job_events"]
 

@@ -11,12 +11,12 @@ from magos.apps.workspace_composition import by_project
 from magos.reconcilers.members import BY_PROJECT
 from magos.reconcilers.project import observe, reconcile
 from magos.reconcilers.trouble import show_trouble
-from magos.runtime.assembly import Assembly
-from magos.runtime.controller import ControllerSpec
+from magos.runtime.cache.informer import Change
+from magos.runtime.controller.controller import ControllerSpec
+from magos.runtime.controller.source import Source, own_key
+from magos.runtime.controller.workqueue import Key
 from magos.runtime.decision import Decision, Request, View
-from magos.runtime.informer import Change
-from magos.runtime.sources import Source, own_key
-from magos.runtime.workqueue import Key
+from magos.runtime.manager.assembly import Assembly
 
 __all__ = ["of_member", "project_controller", "project_reconciler"]
 

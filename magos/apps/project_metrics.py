@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from magos.api.project import Project
 from magos.api.reasons import Reason
-from magos.runtime.cache import Cache
-from magos.runtime.metrics import Collector, Family, Sample
+from magos.runtime.cache.cache import Cache
+from magos.runtime.manager.metrics import Collector, Family, Sample
 
 __all__ = ["project_gauges"]
 

@@ -20,7 +20,7 @@ from magos.git.credentials import ANONYMOUS as NO_CREDENTIALS
 from magos.git.credentials import Credentials
 from magos.ids import Digest, digest_of
 from magos.reconcilers.refwatcher.watch import ANONYMOUS, Access, RepositoryAccess, Version
-from magos.runtime.client import ApiClient
+from magos.runtime.client.client import ApiClient
 
 __all__ = ["AccessReader", "SecretProblem", "credentials_of"]
 
@@ -56,7 +56,8 @@ class AccessReader:
             known = self._known.get(probe.namespace)
             if known is None or known.versions != probe.versions:
                 page = await client.list_all(SECRETS, probe.namespace, selector=SELECTOR)
-                known = _Known(probe.versions, self._accesses(page.items), _similar(page.items))
+                found = page.complete(SECRETS)
+                known = _Known(probe.versions, self._accesses(found), _similar(found))
                 self._known[probe.namespace] = known
         exact = known.accesses.get(digest_of(probe.repo_url.encode()))
         if exact is not None:

@@ -18,12 +18,12 @@ from magos.apps.refwatcher_poller import Lister, Poller, nothing_to_do
 from magos.reconcilers.refwatcher.machine import Observation, reconcile
 from magos.reconcilers.refwatcher.schedule import Limits
 from magos.reconcilers.refwatcher.watch import DEFAULT_POLL_INTERVAL, RepositoryAccess, WatchSettings, observe
-from magos.runtime.assembly import Assembly
-from magos.runtime.controller import ControllerSpec
+from magos.runtime.cache.informer import Change, Informer
+from magos.runtime.controller.controller import ControllerSpec
+from magos.runtime.controller.source import Bell, Source, own_key
+from magos.runtime.controller.workqueue import Key
 from magos.runtime.decision import Decision, Outcome, Reconciler, Request, View
-from magos.runtime.informer import Change, Informer
-from magos.runtime.sources import Bell, Source, own_key
-from magos.runtime.workqueue import Key
+from magos.runtime.manager.assembly import Assembly
 
 __all__ = ["RefWatcherSettings", "refwatcher_controller"]
 

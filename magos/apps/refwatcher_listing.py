@@ -10,7 +10,7 @@ from magos.git.lsremote import LsRemotesRequest, ls_remotes
 from magos.git.url import parse
 from magos.reconcilers.refwatcher.machine import Failure
 from magos.reconcilers.refwatcher.schedule import Listing, Poll
-from magos.runtime.client import ApiClient
+from magos.runtime.client.client import ApiClient
 from magos.runtime.clock import Clock
 
 __all__ = ["LS_REMOTE_SECONDS", "GitLister", "host_of"]

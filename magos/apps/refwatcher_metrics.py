@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from magos.reconcilers.refwatcher.machine import PollResult
 from magos.reconcilers.refwatcher.schedule import Schedule
-from magos.runtime.metrics import Family, FamilyType, Metrics, Sample
-from magos.runtime.workqueue import Key
+from magos.runtime.controller.workqueue import Key
+from magos.runtime.manager.metrics import Family, FamilyType, Metrics, Sample
 
 __all__ = ["PollMetrics"]
 

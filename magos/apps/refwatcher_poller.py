@@ -18,11 +18,11 @@ from magos.api.workspace import Workspace
 from magos.reconcilers.refwatcher.machine import Failure, Heard, Observation, PollResult, judge, reconcile
 from magos.reconcilers.refwatcher.schedule import Limits, Listing, Poll, Schedule
 from magos.reconcilers.refwatcher.watch import Watch
-from magos.runtime.apierror import ApiError
+from magos.runtime.client.errors import ApiError
 from magos.runtime.clock import Clock
+from magos.runtime.controller.source import Bell
+from magos.runtime.controller.workqueue import Key
 from magos.runtime.decision import Decision
-from magos.runtime.sources import Bell
-from magos.runtime.workqueue import Key
 
 __all__ = ["Lister", "PollObserver", "Poller", "nothing_to_do"]
 

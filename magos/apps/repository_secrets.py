@@ -14,7 +14,7 @@ from magos.api.labels import REPOSITORY, SECRET_TYPE
 from magos.api.likeness import likeness
 from magos.ids import Digest, digest_of
 from magos.reconcilers.effects import RepositorySecretReport, RepositorySecrets
-from magos.runtime.client import ApiClient, ApiError
+from magos.runtime.client.client import ApiClient, ApiError
 
 __all__ = ["KNOWN_KEYS", "RepositorySecretReader"]
 
@@ -40,13 +40,13 @@ class RepositorySecretReader:
         self._known: OrderedDict[tuple[str, str], _Known] = OrderedDict()
 
     async def __call__(self, probe: RepositorySecrets, client: ApiClient) -> RepositorySecretReport:
-        """Return the report; a Secret that vanishes meanwhile counts as absent."""
+        """Return the report; a Secret that vanishes meanwhile counts as absent, one that cannot be decoded does not."""
         page = await client.list_all(SECRET_METADATA, probe.namespace, selector=f"{SECRET_TYPE}={REPOSITORY}")
         wanted, like = digest_of(probe.repo_url.encode()), _like(probe.repo_url)
         matching: list[tuple[str, _Known]] = []
         incomplete: list[str] = []
         similar: list[str] = []
-        for secret in sorted(page.items, key=_age):
+        for secret in sorted(page.complete(SECRET_METADATA), key=_age):
             known = await self._read(secret, client)
             if known is not None and known.url is None:
                 incomplete.append(secret.metadata.name)

@@ -12,10 +12,10 @@ from magos.reconcilers.members import BY_PROJECT
 from magos.reconcilers.rollout.machine import reconcile
 from magos.reconcilers.rollout.observation import observe
 from magos.reconcilers.trouble import show_trouble
-from magos.runtime.assembly import Assembly
-from magos.runtime.controller import ControllerSpec
+from magos.runtime.controller.controller import ControllerSpec
+from magos.runtime.controller.source import Source, own_key
 from magos.runtime.decision import Decision, Request, View
-from magos.runtime.sources import Source, own_key
+from magos.runtime.manager.assembly import Assembly
 
 __all__ = ["rollout_controller", "rollout_reconciler"]
 

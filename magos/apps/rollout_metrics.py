@@ -8,9 +8,9 @@ from collections.abc import Iterable
 
 from magos.api.phases import Phase
 from magos.api.rollout import Rollout
-from magos.runtime.informer import Change, Informer
-from magos.runtime.metrics import Family, FamilyType, Sample
-from magos.runtime.workqueue import Key
+from magos.runtime.cache.informer import Change, Informer
+from magos.runtime.controller.workqueue import Key
+from magos.runtime.manager.metrics import Family, FamilyType, Sample
 
 __all__ = ["RolloutMetrics"]
 

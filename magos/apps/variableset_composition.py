@@ -16,12 +16,12 @@ from magos.reconcilers.trouble import show_trouble
 from magos.reconcilers.variableset.machine import reconcile
 from magos.reconcilers.variableset.observation import BY_SOURCE, observe, source_index
 from magos.reconcilers.variableset.sources import Memory, SourceContent, SourceKey, wanted_keys
-from magos.runtime.assembly import Assembly
-from magos.runtime.controller import ControllerSpec
+from magos.runtime.cache.informer import Change, Informer
+from magos.runtime.controller.controller import ControllerSpec
+from magos.runtime.controller.source import Source, own_key
+from magos.runtime.controller.workqueue import Key
 from magos.runtime.decision import Decision, Reconciler, Request, View
-from magos.runtime.informer import Change, Informer
-from magos.runtime.sources import Source, own_key
-from magos.runtime.workqueue import Key
+from magos.runtime.manager.assembly import Assembly
 
 __all__ = ["by_source", "variableset_controller", "variableset_reconciler"]
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from magos.api.variableset import VariableSet
-from magos.runtime.cache import Cache
-from magos.runtime.metrics import Collector, Family, Sample
+from magos.runtime.cache.cache import Cache
+from magos.runtime.manager.metrics import Collector, Family, Sample
 
 __all__ = ["unresolved_references"]
 

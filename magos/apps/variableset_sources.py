@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from magos.api.kube import CONFIG_MAPS, SECRETS
 from magos.api.variableset import SourceKind
 from magos.reconcilers.variableset.sources import Content, SourceContent, SourceReport
-from magos.runtime.client import ApiClient, ApiError
+from magos.runtime.client.client import ApiClient, ApiError
 
 __all__ = ["SourceReader"]
 

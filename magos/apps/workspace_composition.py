@@ -20,12 +20,12 @@ from magos.reconcilers.trouble import show_trouble
 from magos.reconcilers.workspace.machine import reconcile
 from magos.reconcilers.workspace.observation import BY_WORKSPACE, observe, workspace_index
 from magos.reconcilers.workspace.settings import WorkspaceSettings
-from magos.runtime.assembly import Assembly
-from magos.runtime.controller import ControllerSpec
+from magos.runtime.cache.informer import Change, Informer
+from magos.runtime.controller.controller import ControllerSpec
+from magos.runtime.controller.source import Source, own_key, owner_key, usual_priority
+from magos.runtime.controller.workqueue import Key
 from magos.runtime.decision import Decision, Priority, Reconciler, Request, View
-from magos.runtime.informer import Change, Informer
-from magos.runtime.sources import Source, own_key, owner_key, usual_priority
-from magos.runtime.workqueue import Key
+from magos.runtime.manager.assembly import Assembly
 
 __all__ = ["by_project", "log_fields", "workspace_controller", "workspace_reconciler"]
 

@@ -13,10 +13,10 @@ from magos.api.phases import RUNNING, Phase
 from magos.api.reasons import WORKSPACE_REASONS
 from magos.api.timestamps import parse_time
 from magos.api.workspace import Workspace
-from magos.runtime.cache import Cache
-from magos.runtime.informer import Change
-from magos.runtime.metrics import Family, FamilyType, Metrics, Sample
-from magos.runtime.workqueue import Key
+from magos.runtime.cache.cache import Cache
+from magos.runtime.cache.informer import Change
+from magos.runtime.controller.workqueue import Key
+from magos.runtime.manager.metrics import Family, FamilyType, Metrics, Sample
 
 __all__ = ["SUCCESS", "WorkspaceMetrics", "job_seconds"]
 

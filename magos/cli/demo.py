@@ -26,8 +26,8 @@ from magos.local.machine import Machine, machine
 from magos.local.programs.assets import AssetSettings, machine_assets
 from magos.local.programs.progress import LineProgress, Progress
 from magos.local.programs.recipes import TOFU_VERSION
+from magos.runtime.cache.informer import Informer
 from magos.runtime.clock import SystemClock
-from magos.runtime.informer import Informer
 
 __all__ = ["DEMO_NAMESPACE", "DemoSettings", "run_demo", "sample_manifests"]
 

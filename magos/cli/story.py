@@ -11,7 +11,7 @@ from magos.api.status import CommonStatus
 from magos.api.workspace import Workspace
 from magos.cli.tree import phase_and_reason
 from magos.local.programs.progress import Progress
-from magos.runtime.informer import Change
+from magos.runtime.cache.informer import Change
 
 __all__ = ["Story"]
 

@@ -6,9 +6,9 @@ from magos.api.phases import Phase
 from magos.api.project import PROJECTS, Project
 from magos.api.status import CommonStatus
 from magos.api.workspace import WORKSPACES, Workspace
-from magos.runtime.client import ApiClient, ApiError
-from magos.runtime.config import load_config
-from magos.runtime.http import connect
+from magos.runtime.client.client import ApiClient, ApiError
+from magos.runtime.client.config import load_config
+from magos.runtime.client.http import connect
 
 __all__ = ["load_tree", "phase_and_reason", "project_tree", "read_tree"]
 

@@ -34,9 +34,9 @@ from magos.local.servers.gitserver import GitServer, git_server
 from magos.local.servers.mirror import ReleaseMirror, release_mirror
 from magos.local.servers.samplerepo import SampleRepository
 from magos.local.supervisor import Supervised
-from magos.runtime.client import ApiClient
-from magos.runtime.config import load_config
-from magos.runtime.http import connect
+from magos.runtime.client.client import ApiClient
+from magos.runtime.client.config import load_config
+from magos.runtime.client.http import connect
 
 __all__ = ["CONTROLLERS", "STATE_FOLDER", "SYSTEM_NAMESPACE", "Machine", "machine"]
 

@@ -34,6 +34,7 @@ from magos.reconcilers.members import (
     wants_grant,
 )
 from magos.runtime.decision import (
+    UNREADABLE,
     AddFinalizer,
     Decision,
     Event,
@@ -46,6 +47,7 @@ from magos.runtime.decision import (
     Request,
     StatusPatch,
     Unchanged,
+    Unreadable,
     View,
 )
 
@@ -82,16 +84,23 @@ def observe(request: Request, view: View, now: datetime) -> Observation:
     namespace, name = request.namespace, request.name
     fact = view.fact(LiveGet(ROLLOUTS, namespace, name))
     answered = fact is not None and fact.failure is None
-    members = view.by_index(WORKSPACES, BY_PROJECT, project_index(namespace, name))
+    failure = fact.failure if fact is not None else None
+    members: tuple[Workspace, ...] = ()
+    rollout = True  # one that cannot be read is there all the same
+    try:
+        members = view.by_index(WORKSPACES, BY_PROJECT, project_index(namespace, name))
+        rollout = view.get(ROLLOUTS, namespace, name) is not None
+    except Unreadable as error:
+        failure = ProbeFailure(reason=UNREADABLE, message=str(error))
     return Observation(
         now=now,
         project=view.get(PROJECTS, namespace, name),
         members=members_of(name, members),
-        rollout=view.get(ROLLOUTS, namespace, name) is not None,
+        rollout=rollout,
         rollout_live=(fact.value is not None) if fact is not None and answered else None,
         stale=view.stale,
         refusal=view.refusal,
-        failure=fact.failure if fact is not None else None,
+        failure=failure,
     )
 
 
@@ -227,6 +236,8 @@ def _cooling_until(project: Project) -> datetime:
 def _refusal_text(seen: Observation) -> str:
     if seen.refusal is not None:
         text = refusal_text(seen.refusal)
+    elif seen.failure is not None and seen.failure.reason == UNREADABLE:
+        return f"{seen.failure.message}. Until then no permission is given or taken."
     else:
         reason = f"{seen.failure.reason}: {seen.failure.message}" if seen.failure is not None else "unknown"
         text = f"Rollouts cannot be read: {reason}."

@@ -27,6 +27,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from msgspec import Struct
 
 from magos.api.meta import Kind, ObjectRef, Resource
+from magos.errors import MagosError
 
 __all__ = [
     "AddFinalizer",
@@ -51,7 +52,9 @@ __all__ = [
     "Request",
     "StatusPatch",
     "Trouble",
+    "UNREADABLE",
     "Unchanged",
+    "Unreadable",
     "View",
 ]
 
@@ -59,7 +62,7 @@ R = TypeVar("R", bound=Resource)
 
 
 class Priority(StrEnum):
-    """Why a key is in the queue, as a lane: a person waits, something changed, or a (re)list replays what is known."""
+    """Why a key is in the queue: a person waits, something changed, or a (re)list replays what is known."""
 
     USER = "user"
     CHANGE = "change"
@@ -73,6 +76,21 @@ class Request(Struct, frozen=True, kw_only=True):
     name: str
     priority: Priority = Priority.CHANGE
     attempt: int = 0
+
+
+UNREADABLE = "Undecodable"
+"""``ProbeFailure.reason`` of an answer that holds an object which cannot be decoded."""
+
+
+class Unreadable(MagosError):
+    """The object exists, but its content does not fit what this version of Magos knows.
+
+    It is neither as it was nor gone: nobody may conclude anything from it but that.
+    """
+
+    def __init__(self, ref: ObjectRef, problem: str) -> None:
+        super().__init__(f"{ref} exists but cannot be read ({problem}): correct or delete it, or update Magos")
+        self.ref = ref
 
 
 # --- facts: impure knowledge, obtained by a probe and seen by the pass that follows it at once -----------------------
@@ -119,7 +137,11 @@ class Fact(Struct, frozen=True, kw_only=True):
 
 
 class View(Protocol):
-    """A consistent snapshot of the caches plus the facts of this pass. Everything in it is immutable."""
+    """A consistent snapshot of the caches plus the facts of this pass. Everything in it is immutable.
+
+    An object that cannot be decoded is never left out silently: what would have to tell of it raises ``Unreadable``.
+    A reconciler that lets it pass decides nothing, and its key is tried again after a back-off.
+    """
 
     @property
     def stale(self) -> bool:

@@ -29,9 +29,9 @@ from magos.ids import RunID
 from magos.local.machine import STATE_FOLDER
 from magos.local.ports import free_ports
 from magos.local.servers.samplerepo import SampleRepository
-from magos.runtime.client import ApiClient
-from magos.runtime.config import load_config
-from magos.runtime.http import connect
+from magos.runtime.client.client import ApiClient
+from magos.runtime.client.config import load_config
+from magos.runtime.client.http import connect
 from tests.bench.scrape import Process, Samples, process, samples
 from tests.e2e.onemachine import Document, OneMachine, one_machine
 from tests.envtest.audit import WRITE_VERBS, Request

@@ -13,10 +13,10 @@ import pytest
 from msgspec import Struct, field
 
 from magos.api.meta import Kind, ObjectMeta
-from magos.runtime.client import ApiClient, ApiError
-from magos.runtime.config import load_config
-from magos.runtime.http import connect
-from magos.runtime.transport import Transport
+from magos.runtime.client.client import ApiClient, ApiError
+from magos.runtime.client.config import load_config
+from magos.runtime.client.http import connect
+from magos.runtime.client.transport import Transport
 from tests.envtest.cluster import Cluster
 from tests.sim.apiserver import SimApiServer
 from tests.sim.apiserver.resources import custom_resource

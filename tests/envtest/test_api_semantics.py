@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from magos.api.meta import Kind, ObjectMeta, OwnerReference
-from magos.runtime.client import ApiError, WatchEvent, WatchType
+from magos.runtime.client.client import ApiError, WatchEvent, WatchType
+from magos.runtime.client.transport import HttpRequest, Lane
 from magos.runtime.decision import Propagation
-from magos.runtime.transport import HttpRequest, Lane
 from tests.envtest.apiserver_under_test import (
     CONFIG_MAPS,
     PARTIAL_SECRETS,

@@ -17,12 +17,13 @@ import yaml
 from msgspec import Struct, field
 
 from magos.api.meta import Kind, ObjectMeta
-from magos.runtime import http, watcher
-from magos.runtime.client import ApiClient
+from magos.runtime.cache import watcher
+from magos.runtime.cache.informer import Informer
+from magos.runtime.client import http
+from magos.runtime.client.client import ApiClient
+from magos.runtime.client.config import load_config
+from magos.runtime.client.http import connect
 from magos.runtime.clock import SystemClock
-from magos.runtime.config import load_config
-from magos.runtime.http import connect
-from magos.runtime.informer import Informer
 from tests.envtest.apiserver_under_test import CONFIG_MAPS, Bag
 from tests.envtest.cluster import Cluster
 from tests.envtest.tcpproxy import TcpProxy, proxy_to

@@ -1,16 +1,16 @@
-"""Who may read the metrics, as a real API server answers (magos/runtime/metricsauth.py)."""
+"""Who may read the metrics, as a real API server answers (magos/runtime/manager/metricsauth.py)."""
 
 import asyncio
 from pathlib import Path
 
 import pytest
 
-from magos.runtime.client import ApiClient
+from magos.runtime.client.client import ApiClient
+from magos.runtime.client.config import load_config
+from magos.runtime.client.http import connect
+from magos.runtime.client.transport import HttpRequest, HttpResponse, Lane, TransportError
 from magos.runtime.clock import SystemClock
-from magos.runtime.config import load_config
-from magos.runtime.http import connect
-from magos.runtime.metricsauth import Access, MetricsAuth
-from magos.runtime.transport import HttpRequest, HttpResponse, Lane, TransportError
+from magos.runtime.manager.metricsauth import Access, MetricsAuth
 from tests.envtest.cluster import Cluster, eventually
 
 

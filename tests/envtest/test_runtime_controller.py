@@ -12,14 +12,14 @@ import pytest
 
 from magos.api.kube import CONFIG_MAPS, EVENTS, LEASES, ConfigMap
 from magos.api.meta import ObjectMeta
-from magos.runtime.apierror import ApiError
-from magos.runtime.client import ApiClient
+from magos.runtime.client.client import ApiClient
+from magos.runtime.client.config import load_config
+from magos.runtime.client.errors import ApiError
+from magos.runtime.client.http import connect
+from magos.runtime.client.transport import HttpRequest, HttpResponse, HttpStream, Transport
 from magos.runtime.clock import SystemClock
-from magos.runtime.config import load_config
-from magos.runtime.http import connect
-from magos.runtime.manager import Manager
-from magos.runtime.settings import Settings
-from magos.runtime.transport import HttpRequest, HttpResponse, HttpStream, Transport
+from magos.runtime.manager.manager import Manager
+from magos.runtime.manager.settings import Settings
 from tests.envtest.cluster import Cluster
 from tests.envtest.toy_process import NAME, app_in, define
 from tests.sim import toy

@@ -190,3 +190,69 @@ def test_an_address_in_use_ends_the_process_with_its_name(kubeconfig: Path, name
             output, _ = child.communicate(timeout=30)
             assert child.returncode == 2
             assert f"cannot listen on {address}" in output
+
+
+def _managed(depth: int) -> str:
+    """Return a ConfigMap as anybody may create it: ``managedFields`` that are nested ``depth`` deep."""
+    fields = '{"f:a":' * depth + "{}" + "}" * depth
+    entry = f'{{"manager":"x","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{fields}}}'
+    return f'{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"deep","managedFields":[{entry}]}}}}'
+
+
+def _phase(cluster: Cluster, namespace: str, name: str) -> object:
+    path = f"/apis/{toy.GROUP}/v1/namespaces/{namespace}/widgets/{name}"
+    return cluster.request("GET", path).get("status", {}).get("phase")
+
+
+def test_a_config_map_of_any_depth_ends_no_controller(kubeconfig: Path, namespace: str, control_plane: Cluster) -> None:
+    config_maps = f"/api/v1/namespaces/{namespace}/configmaps"
+    widgets = f"/apis/{toy.GROUP}/v1/namespaces/{namespace}/widgets"
+    with process(kubeconfig, namespace, *QUIET) as child:
+        control_plane.request("POST", widgets, {"metadata": {"name": "before"}, **_KIND})
+        eventually(lambda: _phase(control_plane, namespace, "before") == "Ready")
+        control_plane.kubectl.run("create", f"--raw={config_maps}", "--filename=-", stdin=_managed(1_500))
+        stored = control_plane.kubectl.run("get", f"--raw={config_maps}/deep")
+        assert '{"f:a":' * 1_500 in stored, "the API server no longer stores it as deep as that"
+        control_plane.request("POST", widgets, {"metadata": {"name": "behind"}, **_KIND})
+        eventually(lambda: _phase(control_plane, namespace, "behind") == "Ready")
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(10) == 0
+    with process(kubeconfig, namespace, *QUIET) as child:  # ... and no start: now it is in the list
+        control_plane.request("POST", widgets, {"metadata": {"name": "anew"}, **_KIND})
+        eventually(lambda: _phase(control_plane, namespace, "anew") == "Ready")
+        assert child.poll() is None
+
+
+def test_an_object_that_cannot_be_decoded_is_told_of_and_harms_no_other(
+    kubeconfig: Path, namespace: str, control_plane: Cluster
+) -> None:
+    widgets = f"/apis/{toy.GROUP}/v1/namespaces/{namespace}/widgets"
+    [port] = free_ports(1)
+    flags = (*QUIET, f"--metrics-bind-address=127.0.0.1:{port}", "--metrics-secure=false")
+    gauge = f'informer_undecodable_objects{{resource="widgets.{toy.GROUP}"}}'
+    kubectl = control_plane.kubectl
+
+    def spoil(name: str, status: str) -> None:
+        patch = f'--patch={{"status":{{"phase":{status}}}}}'
+        kubectl.run("patch", "widget", name, f"--namespace={namespace}", "--subresource=status", "--type=merge", patch)
+
+    def told() -> list[str]:
+        events = control_plane.request("GET", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")["items"]
+        return [f"{each['regarding']['name']}: {each['note']}" for each in events if each["reason"] == "Undecodable"]
+
+    def shows(value: int) -> bool:
+        return f"{gauge} {value}.0" in _get(f"http://127.0.0.1:{port}/metrics")[1].splitlines()
+
+    with process(kubeconfig, namespace, *flags):
+        control_plane.request("POST", widgets, {"metadata": {"name": "odd"}, **_KIND})
+        eventually(lambda: _phase(control_plane, namespace, "odd") == "Ready")
+        spoil("odd", "5")
+        eventually(lambda: shows(1))
+        [note] = eventually(told)
+        assert note.startswith(f"odd: Widget {namespace}/odd exists but cannot be read (Expected `str`, got `int`")
+        control_plane.request("POST", widgets, {"metadata": {"name": "good"}, **_KIND})
+        eventually(lambda: _phase(control_plane, namespace, "good") == "Ready")
+        assert _phase(control_plane, namespace, "odd") == 5
+        spoil("odd", '""')
+        eventually(lambda: _phase(control_plane, namespace, "odd") == "Ready")
+        eventually(lambda: shows(0))

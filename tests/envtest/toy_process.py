@@ -7,13 +7,13 @@ import msgspec
 
 from magos.api.kube import CONFIG_MAPS
 from magos.errors import ConfigurationError
-from magos.runtime.assembly import Assembly
-from magos.runtime.config import load_config
-from magos.runtime.controller import ControllerSpec
-from magos.runtime.manager import ControllerApp
-from magos.runtime.process import run_controllers
-from magos.runtime.settings import Settings, parse_flags
-from magos.runtime.sources import Source, own_key, owner_key
+from magos.runtime.client.config import load_config
+from magos.runtime.controller.controller import ControllerSpec
+from magos.runtime.controller.source import Source, own_key, owner_key
+from magos.runtime.manager.assembly import Assembly
+from magos.runtime.manager.manager import ControllerApp
+from magos.runtime.manager.process import run_controllers
+from magos.runtime.manager.settings import Settings, parse_flags
 from tests.envtest.cluster import Cluster
 from tests.sim import toy
 from tests.sim.toy import WIDGETS

@@ -25,9 +25,9 @@ from magos.apps.variableset_composition import variableset_controller
 from magos.apps.workspace_composition import workspace_controller
 from magos.ids import digest_of
 from magos.reconcilers.workspace.settings import WorkspaceSettings
-from magos.runtime.client import ApiError
-from magos.runtime.manager import ControllerApp, Manager
-from magos.runtime.settings import Settings
+from magos.runtime.client.client import ApiError
+from magos.runtime.manager.manager import ControllerApp, Manager
+from magos.runtime.manager.settings import Settings
 from tests.sim.apiserver import Served, SimApiServer
 from tests.sim.apiserver.resources import CUSTOM, Json, ResourceType
 from tests.sim.virtualtime import VirtualClock, run_virtual

@@ -30,6 +30,8 @@ _LASTING = (
     "tests/sim/test_lasting_faults_fleet.py",
 )
 _STOPS = ("tests/sim/test_emergency_stop.py",)
+_HOSTILE = ("tests/unit/runtime/client/test_hostile_objects.py",)
+_VIEW = ("tests/unit/runtime/controller/test_view.py", "tests/unit/reconcilers/test_unreadable.py")
 _ROLLOUT = ("tests/unit/reconcilers/test_rollout.py", "tests/unit/reconcilers/test_rollout_laws.py")
 
 
@@ -412,6 +414,76 @@ MUTATIONS = (
         "if not path.resolve().is_relative_to(fresh.resolve()):",
         "if not path:",
         ("tests/unit/local/node/test_volumes.py",),
+    ),
+    Mutation(
+        "undecodable: managedFields count",
+        "magos/runtime",
+        "decoded = decoder.decode(_without_managed_fields(bytes(body)))",
+        "raise",
+        _HOSTILE,
+    ),
+    Mutation(
+        "undecodable: a page is decoded as a whole or not at all",
+        "magos/runtime",
+        "return metadata, () if empty else tuple(body[first:last] for first, last in elements(body, start))",
+        "raise ValueError(empty)",
+        _HOSTILE,
+    ),
+    Mutation(
+        "undecodable: a list with a hole is a list",
+        "magos/runtime",
+        "raise self.undecodable[0].unreadable(kind)",
+        "return self.items",
+        _HOSTILE,
+    ),
+    Mutation(
+        "undecodable: a write whose answer cannot be read counts as refused",
+        "magos/runtime",
+        "error.unknown_outcome or error.gone or stored_but_unreadable:",
+        "error.unknown_outcome or error.gone:",
+        _HOSTILE,
+    ),
+    Mutation(
+        "undecodable: the object counts as gone",
+        "magos/runtime",
+        "_refuse(kind, cache.quarantine.named(namespace, name))",
+        "_refuse(kind, None)",
+        _VIEW,
+    ),
+    Mutation(
+        "undecodable: an index leaves it out",
+        "magos/runtime",
+        "return not slash or self._may_be_in(self.objects[key], namespace)",
+        "return False",
+        _VIEW,
+    ),
+    Mutation(
+        "undecodable: a Project grants beside it",
+        "magos/reconcilers",
+        "        failure = ProbeFailure(reason=UNREADABLE, message=str(error))",
+        "        rollout = False if error else rollout",
+        _VIEW,
+    ),
+    Mutation(
+        "undecodable: a Rollout grants beside it",
+        "magos/reconcilers",
+        "failure = failure or ProbeFailure(reason=UNREADABLE, message=str(error))",
+        "failure = failure if error else None",
+        _VIEW,
+    ),
+    Mutation(
+        "undecodable: nobody is woken when it is gone",
+        "magos/runtime",
+        "for key in resting:",
+        "for key in list(resting)[:0]:",
+        ("tests/sim/test_manager.py",),
+    ),
+    Mutation(
+        "tls: authorities without key identifiers are refused",
+        "magos/runtime",
+        "context.verify_flags &= ~ssl.VERIFY_X509_STRICT",
+        "context.verify_flags |= ssl.VERIFY_X509_STRICT",
+        ("tests/unit/runtime/client/test_tls.py",),
     ),
 )
 

@@ -24,9 +24,9 @@ from magos.apps.controllers import Build
 from magos.apps.project_composition import project_controller
 from magos.apps.rollout_composition import rollout_controller
 from magos.reconcilers.revisions import detected_revision, pending_revision, source_of
-from magos.runtime.client import ApiError
-from magos.runtime.manager import ControllerApp, Manager
-from magos.runtime.settings import Settings
+from magos.runtime.client.client import ApiError
+from magos.runtime.manager.manager import ControllerApp, Manager
+from magos.runtime.manager.settings import Settings
 from tests.sim.apiserver import Served, SimApiServer
 from tests.sim.apiserver.resources import Json
 from tests.sim.virtualtime import VirtualClock, run_virtual

@@ -18,8 +18,8 @@ from magos.api.workspace import WORKSPACES, Workspace
 from magos.apps.refwatcher_composition import RefWatcherSettings, refwatcher_controller
 from magos.reconcilers.refwatcher.machine import Failure
 from magos.reconcilers.refwatcher.schedule import Limits, Listing, Poll
-from magos.runtime.manager import ControllerApp, Manager
-from magos.runtime.settings import Settings
+from magos.runtime.manager.manager import ControllerApp, Manager
+from magos.runtime.manager.settings import Settings
 from tests.sim.apiserver import Served, SimApiServer
 from tests.sim.apiserver.resources import Json
 from tests.sim.virtualtime import VirtualClock, run_virtual

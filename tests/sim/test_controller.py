@@ -1,4 +1,4 @@
-"""Claims of magos/runtime/controller.py and consistency.py, with the toy controller in a simulated cluster."""
+"""Claims of the controller and of its consistency gate, with the toy controller in a simulated cluster."""
 
 import asyncio
 import itertools
@@ -13,10 +13,15 @@ import structlog
 
 from magos.api.kube import CONFIG_MAPS, ConfigMap
 from magos.api.meta import ObjectMeta
-from magos.runtime import controller as controller_module
-from magos.runtime.apierror import ApiError
-from magos.runtime.client import ApiClient
+from magos.runtime.client.client import ApiClient
+from magos.runtime.client.errors import ApiError
 from magos.runtime.clock import SystemClock
+from magos.runtime.controller import controller as controller_module
+from magos.runtime.controller.effects import Step
+from magos.runtime.controller.endings import Applied
+from magos.runtime.controller.passes import PassReport, Result
+from magos.runtime.controller.probes import ProbeRefused
+from magos.runtime.controller.workqueue import Key
 from magos.runtime.decision import (
     Create,
     Decision,
@@ -31,12 +36,7 @@ from magos.runtime.decision import (
     Request,
     View,
 )
-from magos.runtime.effects import Step
-from magos.runtime.endings import Applied
-from magos.runtime.passes import PassReport, Result
-from magos.runtime.probes import ProbeRefused
 from magos.runtime.resourceversion import is_older
-from magos.runtime.workqueue import Key
 from tests.sim import toy
 from tests.sim.apiserver import Answer, Lose, Rule
 from tests.sim.apiserver.watch import Watch

@@ -1,4 +1,4 @@
-"""Claims of magos/runtime/effects.py: how one decision is carried out against an API server."""
+"""Claims of magos/runtime/controller/effects.py: how one decision is carried out against an API server."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -9,6 +9,9 @@ from msgspec.structs import replace
 
 from magos.api.kube import CONFIG_MAPS, ConfigMap
 from magos.api.meta import ObjectMeta
+from magos.runtime.client.transport import HttpRequest, HttpResponse, TransportError
+from magos.runtime.controller.effects import Step
+from magos.runtime.controller.endings import End
 from magos.runtime.decision import (
     AddFinalizer,
     Create,
@@ -22,9 +25,6 @@ from magos.runtime.decision import (
     StatusPatch,
     Unchanged,
 )
-from magos.runtime.effects import Step
-from magos.runtime.endings import End
-from magos.runtime.transport import HttpRequest, HttpResponse, TransportError
 from tests.sim import toy
 from tests.sim.apiserver import Answer, Hang, Lose, Rule
 from tests.sim.toy import WIDGETS, Widget, WidgetStatus

@@ -1,4 +1,4 @@
-"""Claims of magos/runtime/events.py, on the simulated API server and in virtual time."""
+"""Claims of magos/runtime/controller/events.py, on the simulated API server and in virtual time."""
 
 import random
 from collections.abc import Awaitable, Callable
@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from magos.api.kube import EVENTS, KubeEvent
-from magos.runtime import events
+from magos.runtime.client.transport import Lane
+from magos.runtime.controller import events
+from magos.runtime.controller.events import EventRecorder, cut_note
 from magos.runtime.decision import Event, EventType
-from magos.runtime.events import EventRecorder, cut_note
-from magos.runtime.transport import Lane
 from tests.sim.apiserver import Answer, Lose, Rule, SimApiServer
 from tests.sim.toy import WIDGETS
 from tests.sim.virtualtime import VirtualClock, run_virtual

@@ -11,12 +11,12 @@ import structlog
 from msgspec import Struct, field
 
 from magos.api.meta import Kind, ObjectMeta
-from magos.runtime.cache import Change
-from magos.runtime.client import ApiClient
-from magos.runtime.http import INACTIVITY_SECONDS
-from magos.runtime.informer import Informer
-from magos.runtime.transport import HttpRequest, HttpResponse
-from magos.runtime.watcher import SILENCES
+from magos.runtime.cache.cache import Change
+from magos.runtime.cache.informer import Informer
+from magos.runtime.cache.watcher import SILENCES
+from magos.runtime.client.client import ApiClient
+from magos.runtime.client.http import INACTIVITY_SECONDS
+from magos.runtime.client.transport import HttpRequest, HttpResponse
 from tests.sim.apiserver import Answer, Lose, Rule, SimApiServer, SimTransport
 from tests.sim.apiserver.watch import Watch
 from tests.sim.virtualtime import VirtualClock, run_virtual

@@ -16,8 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from msgspec import Struct, field
 
 from magos.api.meta import Kind, ObjectMeta
-from magos.runtime.cache import Change
-from magos.runtime.informer import Informer
+from magos.runtime.cache.cache import Change
+from magos.runtime.cache.informer import Informer
 from tests.sim.apiserver import Answer, Hang, Lose, Rule, SimApiServer
 from tests.sim.apiserver.resources import custom_resource
 from tests.sim.virtualtime import VirtualClock, VirtualLoop

@@ -8,8 +8,8 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
+from magos.runtime.client.transport import HttpRequest
 from magos.runtime.decision import Decision, LiveGet, Outcome, PatchAnnotations, Request, StatusPatch, View
-from magos.runtime.transport import HttpRequest
 from tests.sim.apiserver import Answer, Rule
 from tests.sim.apiserver.faults import Fault, Hang, Lose
 from tests.sim.toy import WIDGETS

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from magos.api.conditions import ConditionType, find
-from magos.runtime.transport import HttpRequest
+from magos.runtime.client.transport import HttpRequest
 from tests.sim.apiserver import Answer, Rule
 from tests.sim.apiserver.faults import Fault, Hang, Lose
 from tests.sim.fleet.cluster import Fleet, play

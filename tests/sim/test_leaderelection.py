@@ -10,10 +10,10 @@ import structlog.testing
 from msgspec import structs
 
 from magos.api.kube import LEASES, Lease
-from magos.runtime.client import ApiClient
-from magos.runtime.leaderelection import Candidate, LeaderElector, LeadershipLost, Timing
-from magos.runtime.leases import ApiLease
-from magos.runtime.transport import Lane
+from magos.runtime.client.client import ApiClient
+from magos.runtime.client.transport import Lane
+from magos.runtime.leaderelection.elector import Candidate, LeaderElector, LeadershipLost, Timing
+from magos.runtime.leaderelection.resourcelock import ApiLease
 from tests.sim.apiserver import SimApiServer, SimTransport
 from tests.sim.apiserver.faults import Answer, Rule
 from tests.sim.virtualtime import VirtualClock, run_virtual

@@ -1,4 +1,4 @@
-"""Claims of magos/runtime/manager.py: starting, leading, standing by, stopping and dying, in virtual time."""
+"""Claims of magos/runtime/manager/manager.py: starting, leading, standing by, stopping and dying, in virtual time."""
 
 import random
 from collections.abc import Sequence
@@ -10,17 +10,18 @@ import pytest
 
 from magos.api.kube import CONFIG_MAPS, EVENTS, LEASES
 from magos.errors import InvariantViolation
-from magos.runtime import manager as manager_module
-from magos.runtime.assembly import Assembly
-from magos.runtime.controller import ControllerSpec
-from magos.runtime.manager import ControllerApp, Manager
-from magos.runtime.settings import Settings
-from magos.runtime.sources import Source, own_key, owner_key
-from magos.runtime.workqueue import Key
+from magos.runtime.controller.controller import ControllerSpec
+from magos.runtime.controller.source import Source, own_key, owner_key
+from magos.runtime.controller.workqueue import Key
+from magos.runtime.manager import manager as manager_module
+from magos.runtime.manager.assembly import Assembly
+from magos.runtime.manager.manager import ControllerApp, Manager
+from magos.runtime.manager.settings import Settings
 from tests.sim import toy
 from tests.sim.apiserver import Answer, Rule
+from tests.sim.apiserver.resources import ResourceType
 from tests.sim.toy import WIDGETS
-from tests.sim.world import World, in_world
+from tests.sim.world import WIDGET_RESOURCE, World, in_world
 
 SETTINGS = Settings(namespace="default", health=None, leader_elect=True, grace=20.0)
 
@@ -324,3 +325,88 @@ def test_replicas_that_stop_are_cut_off_and_lose_watches_still_converge(seed: in
         assert len(world.children()) == len(names)
 
     in_world(scene, seed=seed)
+
+
+# --- objects that cannot be decoded -----------------------------------------------------------------------------------
+
+
+def spoil(world: World, resource: ResourceType, name: str, body: dict[str, Any]) -> None:
+    """Write what the type of the controller does not know, past every validation."""
+    world.server.writer.patch(resource, ("default", name), body)
+
+
+def phase(world: World, name: str, namespace: str = "default") -> str:
+    stored = world.server.store.get(WIDGET_RESOURCE, (namespace, name)) or {}
+    return str(stored.get("status", {}).get("phase", ""))
+
+
+def written(world: World) -> list[str]:
+    return [each.path for each in world.server.served if each.verb in ("create", "update", "patch", "delete")]
+
+
+async def told_of(world: World, name: str) -> list[str]:
+    """Return who was told of an object that cannot be decoded."""
+    events = (await world.user.list_all(EVENTS)).items
+    return [each.note for each in events if each.reason == "Undecodable" and each.regarding.name == name]
+
+
+def test_a_child_that_cannot_be_read_is_not_taken_for_gone_and_hinders_its_namespace_only() -> None:
+    async def scene(world: World) -> None:
+        replica = Replica(world, "one")
+        async with replica.running():
+            await world.create("a")
+            await world.until(lambda: world.is_ready("a", 1))
+            spoil(world, world.server.resource("configmaps"), "a-g1", {"data": {"size": 5}})
+            await anyio.sleep(1)
+            await world.resize("a", 2)
+            world.server.served.clear()
+            await world.create("b", namespace="kube-system")
+            await world.until(lambda: phase(world, "b", "kube-system") == "Ready")
+            await anyio.sleep(60)
+            assert set(world.children()) == {"a-g1"}
+            assert phase(world, "a") == "Ready"
+            assert [path for path in written(world) if "/default/" in path and "/leases" not in path] == []
+            (note,) = await told_of(world, "a-g1")
+            assert note.startswith("ConfigMap default/a-g1 exists but cannot be read (")
+            spoil(world, world.server.resource("configmaps"), "a-g1", {"data": {"size": "1"}})
+            await world.until(lambda: world.is_ready("a", 2))
+            await world.until(lambda: set(world.children()) == {"a-g2"})
+
+    in_world(scene)
+
+
+def test_an_object_that_cannot_be_read_rests_until_it_can_and_each_leader_tells_once() -> None:
+    async def scene(world: World) -> None:
+        await world.create("a")
+        spoil(world, WIDGET_RESOURCE, "a", {"spec": {"size": "many"}})
+        first, second = Replica(world, "one"), Replica(world, "two")
+        async with first.running(), second.running():
+            await world.create("b")
+            await world.until(lambda: world.is_ready("b", 1))
+            await anyio.sleep(60)
+            assert len(await told_of(world, "a")) == 1, "a standby tells, too"
+            assert set(world.children()) == {"b-g1"}
+            leader, standby = (first, second) if first.manager.parts.still_leading() else (second, first)
+            leader.manager.request_stop()
+            await world.until(standby.manager.parts.still_leading)
+            await anyio.sleep(10)
+            assert len(await told_of(world, "a")) == 2
+            spoil(world, WIDGET_RESOURCE, "a", {"spec": {"size": 1}})
+            await world.until(lambda: world.is_ready("a", 1))
+
+    in_world(scene)
+
+
+def test_who_met_an_object_that_cannot_be_read_goes_on_as_soon_as_it_is_gone() -> None:
+    async def scene(world: World) -> None:
+        config_maps = world.server.resource("configmaps")
+        world.server.create(config_maps, {"metadata": {"name": "x", "namespace": "default"}, "data": {"size": 5}})
+        replica = Replica(world, "one")
+        async with replica.running():
+            await world.create("a")
+            await anyio.sleep(300)
+            assert phase(world, "a") == ""
+            world.server.writer.delete(config_maps, ("default", "x"), {}, world.clock.now())
+            await world.until(lambda: world.is_ready("a", 1), within=5)
+
+    in_world(scene)

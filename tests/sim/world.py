@@ -7,15 +7,15 @@ from contextlib import asynccontextmanager
 import anyio
 
 from magos.api.kube import CONFIG_MAPS
-from magos.runtime.client import ApiClient
-from magos.runtime.controller import Controller, ControllerSpec, Machinery
+from magos.runtime.cache.informer import Informer
+from magos.runtime.client.client import ApiClient
+from magos.runtime.controller.controller import Controller, ControllerSpec, Machinery
+from magos.runtime.controller.effects import Executor, StepObserver
+from magos.runtime.controller.passes import PassReport
+from magos.runtime.controller.probes import ProbeHandler
+from magos.runtime.controller.source import Source, own_key, owner_key
+from magos.runtime.controller.view import Caches
 from magos.runtime.decision import Event, Probe, Reconciler
-from magos.runtime.effects import Executor, StepObserver
-from magos.runtime.informer import Informer
-from magos.runtime.passes import PassReport
-from magos.runtime.probes import ProbeHandler
-from magos.runtime.sources import Source, own_key, owner_key
-from magos.runtime.view import Caches
 from tests.sim import toy
 from tests.sim.apiserver import SimApiServer, SimTransport
 from tests.sim.apiserver.resources import CUSTOM, Json, custom_resource

@@ -20,7 +20,7 @@ from magos.local.node.sources import PodConfigError, PodSources, environment
 from magos.local.node.status import Progress, pod_status
 from magos.local.node.volumes import PodVolumes
 from magos.local.processes import ProcessFailed
-from magos.runtime.client import ApiClient, ApiError
+from magos.runtime.client.client import ApiClient, ApiError
 
 __all__ = ["PodLife"]
 

@@ -25,9 +25,9 @@ from magos.local.node.logs import ContainerLog, log_server
 from magos.local.node.podlife import PodLife
 from magos.local.node.sources import PodSources, Request
 from magos.local.node.volumes import PodVolumes, remove_claim
-from magos.runtime.client import ApiClient, ApiError
+from magos.runtime.cache.informer import Change, Informer
+from magos.runtime.client.client import ApiClient, ApiError
 from magos.runtime.clock import SystemClock
-from magos.runtime.informer import Change, Informer
 from magos.toolchain.releases import architecture
 
 __all__ = ["NODE_NAME", "PodRunner"]

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from magos.api import kube
 from magos.api.meta import Kind, Resource
 from magos.errors import MagosError
-from magos.runtime.client import ApiClient, ApiError
+from magos.runtime.client.client import ApiClient, ApiError
 
 __all__ = ["PodConfigError", "PodSources", "Request", "environment", "expand", "pod_field"]
 

@@ -21,7 +21,7 @@ from magos.reconcilers.revisions import pending_revision
 from magos.reconcilers.rollout import messages
 from magos.reconcilers.rollout.observation import Observation, live_probes
 from magos.reconcilers.rollout.verdict import Verdict, judge, stored_step
-from magos.runtime.decision import Decision, Event, EventType, Outcome, StatusPatch, Unchanged
+from magos.runtime.decision import UNREADABLE, Decision, Event, EventType, Outcome, StatusPatch, Unchanged
 
 __all__ = ["reconcile"]
 
@@ -87,6 +87,8 @@ def _trouble(seen: Observation, rollout: Rollout) -> Decision:
         said = f"{seen.failure.reason}: {seen.failure.message}" if seen.failure is not None else "unknown"
         text = f"The Rollout or its Workspaces cannot be read: {said}."
     message = f"{text} Check the rights of the rollout controller and admission policies."
+    if seen.refusal is None and seen.failure is not None and seen.failure.reason == UNREADABLE:
+        message = f"{seen.failure.message}. Until then no permission is given or taken."
     verdict = Verdict(
         phase=Phase.FAILED,
         reason=Reason.RECONCILE_ERROR,

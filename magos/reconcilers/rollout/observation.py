@@ -12,7 +12,17 @@ from msgspec import Struct
 from magos.api.rollout import ROLLOUTS, Rollout
 from magos.api.workspace import WORKSPACES, Workspace
 from magos.reconcilers.members import BY_PROJECT, members_of, project_index
-from magos.runtime.decision import LiveGet, LiveList, Probe, ProbeFailure, Refusal, Request, View
+from magos.runtime.decision import (
+    UNREADABLE,
+    LiveGet,
+    LiveList,
+    Probe,
+    ProbeFailure,
+    Refusal,
+    Request,
+    Unreadable,
+    View,
+)
 
 __all__ = ["Observation", "live_probes", "observe"]
 
@@ -44,7 +54,13 @@ def observe(request: Request, view: View, now: datetime) -> Observation:
     values: list[Any] = [fact.value for fact in facts if fact is not None and fact.failure is None]
     live = len(values) == len(facts)
     rollout = values[0] if live else view.get(ROLLOUTS, namespace, name)
-    workspaces = values[1] if live else view.by_index(WORKSPACES, BY_PROJECT, project_index(namespace, name))
+    failure = next((fact.failure for fact in facts if fact is not None and fact.failure is not None), None)
+    workspaces: tuple[Workspace, ...] = values[1] if live else ()
+    if not live:
+        try:
+            workspaces = view.by_index(WORKSPACES, BY_PROJECT, project_index(namespace, name))
+        except Unreadable as error:  # fewer members than there are would let a step pass for complete
+            failure = failure or ProbeFailure(reason=UNREADABLE, message=str(error))
     return Observation(
         now=now,
         rollout=rollout,
@@ -52,5 +68,5 @@ def observe(request: Request, view: View, now: datetime) -> Observation:
         live=live,
         stale=view.stale and not live,
         refusal=view.refusal,
-        failure=next((fact.failure for fact in facts if fact is not None and fact.failure is not None), None),
+        failure=failure,
     )

@@ -16,7 +16,7 @@ from magos.reconcilers.variableset.sources import (
     recognise,
     wanted_keys,
 )
-from magos.runtime.decision import ProbeFailure, Request, View
+from magos.runtime.decision import ProbeFailure, Request, Unreadable, View
 
 __all__ = ["BY_SOURCE", "Observation", "observe", "source_index", "source_probe"]
 
@@ -87,16 +87,24 @@ def observe(request: Request, view: View, now: datetime, remembered: Memory) -> 
 
 
 def _still_so(view: View, namespace: str, source: SourceKey, keys: tuple[str, ...], report: SourceReport) -> bool:
-    """Tell whether the cache shows the version that was read, and every key was asked for then."""
+    """Tell whether the cache shows the version that was read, and every key was asked for then.
+
+    What the cache cannot tell is asked live, and the answer says why.
+    """
     if report.forbidden or not all(key in report.contents for key in keys):
         return False
+    try:
+        return _cached_version(view, namespace, source) == report.resource_version
+    except Unreadable:
+        return False
+
+
+def _cached_version(view: View, namespace: str, source: SourceKey) -> str:
     if source.kind is SourceKind.SECRET:
         secret = view.get(SECRET_METADATA, namespace, source.name)
-        version = secret.metadata.resource_version if secret is not None else ""
-    else:
-        config_map = view.get(CONFIG_MAP_METADATA, namespace, source.name)
-        version = config_map.metadata.resource_version if config_map is not None else ""
-    return version == report.resource_version
+        return secret.metadata.resource_version if secret is not None else ""
+    config_map = view.get(CONFIG_MAP_METADATA, namespace, source.name)
+    return config_map.metadata.resource_version if config_map is not None else ""
 
 
 def _version_in_status(found: VariableSet, source: SourceKey, report: SourceReport) -> str:

@@ -18,7 +18,7 @@ from magos.reconcilers.workspace.finish import finish
 from magos.reconcilers.workspace.move import Move, keep, to, warning
 from magos.reconcilers.workspace.observation import Observation
 from magos.reconcilers.workspace.start import refuse
-from magos.runtime.decision import Create, Outcome, PatchAnnotations, Refusal
+from magos.runtime.decision import UNREADABLE, Create, Outcome, PatchAnnotations, Refusal
 
 __all__ = ["explain"]
 
@@ -76,6 +76,8 @@ def _without_annotation(seen: Observation) -> Move:
 def _refused(seen: Observation) -> Refused:
     if seen.refusal is None:
         failure = seen.failure
+        if failure is not None and failure.reason == UNREADABLE:
+            return Refused(reason=Reason.RECONCILE_ERROR, message=f"{failure.message}. Until then nothing is started.")
         text = f"{failure.reason}: {failure.message}" if failure is not None else "unknown"
         return Refused(
             reason=Reason.RECONCILE_ERROR,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from magos.runtime.transport import HttpRequest
+from magos.runtime.client.transport import HttpRequest
 from tests.sim.apiserver import problems
 
 __all__ = ["Answer", "Fault", "Faults", "Hang", "Lose", "Rule"]

@@ -7,8 +7,8 @@ from urllib.parse import unquote
 
 import msgspec
 
+from magos.runtime.client.transport import HttpRequest, HttpResponse
 from magos.runtime.clock import Clock
-from magos.runtime.transport import HttpRequest, HttpResponse
 from tests.sim.apiserver import problems
 from tests.sim.apiserver.reads import Reader, partial_object
 from tests.sim.apiserver.resources import Json, ResourceType

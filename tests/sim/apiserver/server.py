@@ -11,9 +11,9 @@ from typing import Any, NoReturn
 import anyio
 
 from magos.api.meta import Kind
-from magos.runtime.client import ApiClient
+from magos.runtime.client.client import ApiClient
+from magos.runtime.client.transport import HttpRequest, HttpResponse, HttpStream, Lane, TransportError
 from magos.runtime.clock import Clock
-from magos.runtime.transport import HttpRequest, HttpResponse, HttpStream, Lane, TransportError
 from tests.sim.apiserver.faults import Answer, Faults, Hang, Lose
 from tests.sim.apiserver.gc import GarbageCollector
 from tests.sim.apiserver.problems import Problem

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import msgspec
 
-from magos.runtime.transport import TransportError
+from magos.runtime.client.transport import TransportError
 from tests.sim.apiserver import problems
 from tests.sim.apiserver.reads import partial_object
 from tests.sim.apiserver.resources import Json, ResourceType

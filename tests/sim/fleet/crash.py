@@ -5,9 +5,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 
+from magos.runtime.client.transport import HttpRequest, HttpResponse, HttpStream, TransportError
+from magos.runtime.controller.effects import Step
 from magos.runtime.decision import Create, StatusPatch
-from magos.runtime.effects import Step
-from magos.runtime.transport import HttpRequest, HttpResponse, HttpStream, TransportError
 from tests.sim.apiserver import SimTransport
 
 __all__ = ["CrashPlan", "Died", "FragileTransport", "Moment", "StepTrap"]

@@ -7,8 +7,8 @@ import anyio
 
 from magos.reconcilers.workspace.settings import WorkspaceSettings
 from magos.runtime.clock import Clock
-from magos.runtime.manager import ControllerApp, Manager
-from magos.runtime.settings import Settings
+from magos.runtime.manager.manager import ControllerApp, Manager
+from magos.runtime.manager.settings import Settings
 from tests.sim.apiserver import SimApiServer
 from tests.sim.fleet.crash import CrashPlan, FragileTransport, StepTrap
 from tests.sim.fleet.git import Git

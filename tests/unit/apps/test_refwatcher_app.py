@@ -30,11 +30,11 @@ from magos.local.servers.loopback import StaticServer, serving
 from magos.reconcilers.refwatcher.machine import PollResult
 from magos.reconcilers.refwatcher.schedule import Limits, Schedule
 from magos.reconcilers.refwatcher.watch import Access, RepositoryAccess, Watch
-from magos.runtime.client import ApiClient
-from magos.runtime.codec import ListPage
-from magos.runtime.metrics import Metrics
-from magos.runtime.settings import flag_parser
-from magos.runtime.workqueue import Key
+from magos.runtime.client.client import ApiClient
+from magos.runtime.client.codec import ListPage
+from magos.runtime.controller.workqueue import Key
+from magos.runtime.manager.metrics import Metrics
+from magos.runtime.manager.settings import flag_parser
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 

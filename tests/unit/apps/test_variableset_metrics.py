@@ -12,8 +12,8 @@ from magos.api.variableset import (
     VariableSetStatus,
 )
 from magos.apps.variableset_metrics import unresolved_references
-from magos.runtime.cache import Cache
-from magos.runtime.metrics import Sample
+from magos.runtime.cache.cache import Cache
+from magos.runtime.manager.metrics import Sample
 
 
 def _set(name: str, phase: Phase | None, missing: int) -> VariableSet:

@@ -16,8 +16,8 @@ from magos.api.status import NameReference
 from magos.api.workspace import WORKSPACES, Source, Terraform, Workspace, WorkspaceSpec, WorkspaceStatus
 from magos.apps.project_metrics import project_gauges
 from magos.apps.workspace_metrics import WorkspaceMetrics, job_seconds
-from magos.runtime.cache import Cache, Change
-from magos.runtime.metrics import Metrics
+from magos.runtime.cache.cache import Cache, Change
+from magos.runtime.manager.metrics import Metrics
 
 SPEC = WorkspaceSpec(
     project_ref=NameReference(name="p"),

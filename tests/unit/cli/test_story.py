@@ -6,7 +6,7 @@ import pytest
 from magos.api.phases import Phase
 from magos.api.workspace import Workspace
 from magos.cli.story import Story
-from magos.runtime.informer import Change
+from magos.runtime.cache.informer import Change
 from tests.unit.cli.objects import rollout, workspace
 from tests.unit.local.recorder import Recorder
 

@@ -8,7 +8,7 @@ import pytest
 
 from magos.local import machine
 from magos.local.controlplane.credentials import Authority, kubeconfig_text
-from magos.runtime.client import ApiClient
+from magos.runtime.client.client import ApiClient
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ import magos.api
 import magos.runtime
 from magos.api.meta import Kind
 
-MODULES = sorted(Path(magos.runtime.__path__[0]).glob("*.py"))
+MODULES = sorted(Path(magos.runtime.__path__[0]).rglob("*.py"))
 
 CLOCKS = {
     "datetime.datetime": {"now", "today", "utcnow"},

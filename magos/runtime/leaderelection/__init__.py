@@ -1,0 +1,1 @@
+"""Who may write: one process at a time, by a Lease."""
