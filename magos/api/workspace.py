@@ -75,7 +75,7 @@ class Terraform(Struct, frozen=True, gc=False, rename="camel", omit_defaults=Tru
     """Which tool runs, and its var file."""
 
     version: str
-    """Exact version such as 1.9.8: no prefix, no range."""
+    """Exact version such as 1.9.8: no prefix, no range. An administrator sets the oldest that is accepted."""
 
     distribution: Distribution = Distribution.TERRAFORM
     """The tool to install: terraform or opentofu."""

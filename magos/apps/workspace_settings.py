@@ -6,11 +6,14 @@ An empty variable counts as unset, because that is how a manifest leaves one out
 import re
 from collections.abc import Mapping
 
+from magos.api.schema.patterns import VERSION
+from magos.api.workspace import Distribution
 from magos.apps.pod_config import VARIABLE as POD_CONFIG
 from magos.apps.pod_config import read_pod_config
 from magos.durations import parse_duration
 from magos.errors import ConfigurationError
 from magos.reconcilers.workspace.settings import DEFAULT_SCHEMES, PodConfig, WorkspaceSettings
+from magos.reconcilers.workspace.toolversion import MINIMUM_OPENTOFU, MINIMUM_TERRAFORM, SETTINGS
 
 __all__ = ["PASSED_ON", "load_workspace_settings"]
 
@@ -52,6 +55,8 @@ def load_workspace_settings(environ: Mapping[str, str]) -> WorkspaceSettings:
         pvc_size=_size(environ),
         pvc_storage_class=environ.get("MAGOS_PVC_STORAGE_CLASS") or None,
         allowed_schemes=allowed_schemes(environ),
+        minimum_terraform=_version(environ, SETTINGS[Distribution.TERRAFORM], MINIMUM_TERRAFORM),
+        minimum_opentofu=_version(environ, SETTINGS[Distribution.OPENTOFU], MINIMUM_OPENTOFU),
         runner_environment=_passed_on(environ),
     )
 
@@ -81,6 +86,13 @@ def _size(environ: Mapping[str, str]) -> str:
     if _QUANTITY.fullmatch(size) is None or not any(digit in size for digit in "123456789"):
         raise ConfigurationError(f"MAGOS_PVC_SIZE: {size!r} is not a quantity such as 1Gi or 500Mi")
     return size
+
+
+def _version(environ: Mapping[str, str], name: str, default: str) -> str:
+    value = environ.get(name) or default
+    if re.fullmatch(VERSION.removesuffix("$"), value, re.ASCII) is None:
+        raise ConfigurationError(f"{name}: {value!r} is not an exact version such as {default}")
+    return value
 
 
 def _one_of(environ: Mapping[str, str], name: str, allowed: tuple[str, ...], default: str) -> str:

@@ -5,5 +5,5 @@ call fails, never another one; nothing is written outside the destination. All c
 the runner. Importing the package is cheap: the Git library is loaded by the first call that talks to a server.
 
 Entry points: :func:`magos.git.checkout.checkout`, :func:`magos.git.lsremote.ls_remote`,
-:func:`magos.git.gitaccess.git_environment`.
+:func:`magos.git.gitaccess.git_access`.
 """

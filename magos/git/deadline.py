@@ -52,6 +52,11 @@ class Deadline:
         self._cuts.append((timer, own))
         timer.start()
 
+    def cut_all(self) -> None:
+        """Shut every connection down that is to be cut at the end, now."""
+        for _, own in tuple(self._cuts):
+            _shut_down(own)
+
     def release(self) -> None:
         """Cut no connection any more; those that were cut stay so."""
         for timer, own in self._cuts:

@@ -1,128 +1,84 @@
-"""Git access for the module download (``get``): the repository's own origin and nobody else.
+"""Git access for the module download (``get``): it may use the repository's credentials and never holds them.
 
-Terraform calls the ``git`` binary for ``git::`` module sources. It gets no global configuration and no prompt; a
-credential helper that answers for the origin of the repository only; and an SSH command that offers the key to the
-repository's host and port only. Every host key is checked, everywhere.
+Terraform calls the ``git`` binary for ``git::`` module sources. It gets no global configuration and no prompt. What it
+asks of the repository's origin passes through this process, which adds the login: over HTTP through ``fetchproxy``,
+over SSH through ``sshrelay``. Both only fetch. Everything else goes without any login. Every host key and every
+certificate is checked, everywhere.
+
+So nothing that the configuration can reach is a secret: no file, no variable, no argument. The login is in this
+process, which other processes of its user cannot look into (``magos.runner.shield``).
 """
 
+import os
 import shlex
-import ssl
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import msgspec
-
+from magos.git import gitprograms
 from magos.git.credentials import Credentials
-from magos.git.known_hosts import trusted_lines
-from magos.git.ssh import SSHFiles, repair_key, ssh_arguments, write_private
+from magos.git.fetchproxy import fetch_proxy
+from magos.git.gitprograms import HELPER, ORIGIN, PROXY, RELAY
+from magos.git.sshrelay import ssh_relay
 from magos.git.url import RepoURL, Scheme
 
-__all__ = ["git_environment"]
+__all__ = ["git_access"]
 
-_HELPER = """\
-# Answers git-credential(1) requests for one origin; anything else gets no answer.
-test "$1" = get || exit 0
-protocol= host=
-while IFS='=' read -r key value; do
-    case $key in
-        protocol) protocol=$value ;;
-        host) host=$value ;;
-    esac
-done
-test "$protocol" = {protocol} || exit 0
-case $host in
-    {host} | {host}:{port}) cat {answer} ;;
-esac
-"""
-
-_SSH = """\
-# Offers the key to one host and port; any other server gets no key. Host keys are checked everywhere.
-port=22 host= before=
-for argument in "$@"; do
-    case $before in
-        -p) port=$argument; before=; continue ;;
-        -o) before=; continue ;;
-    esac
-    case $argument in
-        -p | -o) before=$argument ;;
-        -*) ;;
-        *) host=${{argument#*@}}; break ;;
-    esac
-done
-if test "$host" = {host} && test "$port" = {port}; then
-    exec {with_key} "$@"
-fi
-exec {without_key} "$@"
-"""
+_WEB = {Scheme.HTTPS, Scheme.HTTP}
 
 
-def git_environment(
-    url: RepoURL, credentials: Credentials, allowed_schemes: tuple[str, ...], directory: Path
-) -> dict[str, str]:
-    """Return the variables for a ``git`` that may reach ``url``'s origin with ``credentials``.
+@contextmanager
+def git_access(
+    url: RepoURL, credentials: Credentials, allowed_schemes: tuple[str, ...], directory: Path, search_path: str
+) -> Iterator[Mapping[str, str]]:
+    """Yield the variables for a ``git`` that may fetch from ``url``'s origin with ``credentials``.
 
-    The files they name are created 0600 in ``directory``, which must be private, empty, outside clone and volume, and
-    outlive the command; removing it ends the access. Raises ``GitError`` if the credentials cannot be used.
+    The access ends with the block: no port, no socket and no process is left. ``directory`` must be private, empty and
+    outside clone and volume; nothing secret goes there. ``search_path`` is the ``PATH`` of the command. Raises
+    ``GitError`` if the credentials cannot be used.
     """
     settings = [("credential.helper", "")]  # an empty value forgets every helper named before
-    login = credentials.basic_auth()
-    if login and url.scheme in {Scheme.HTTPS, Scheme.HTTP}:
-        helper = _write_helper(url, login, directory)
-        settings.append((f"credential.{url.origin}.helper", f"!sh {shlex.quote(str(helper))}"))
-    if credentials.ca_bundle and url.scheme is Scheme.HTTPS:
-        bundle = write_private(directory / "ca.pem", _system_authorities() + credentials.ca_bundle + "\n")
-        settings.append((f"http.{url.origin}/.sslCAInfo", str(bundle)))
     environment = {
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_CONFIG_GLOBAL": "/dev/null",
-        "GIT_ALLOW_PROTOCOL": ":".join(allowed_schemes),
-        "GIT_SSH_COMMAND": f"sh {shlex.quote(str(_write_ssh(url, credentials, directory)))}",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_SSH_COMMAND": _program("ssh"),
         "GIT_SSH_VARIANT": "ssh",
-        "GIT_CONFIG_COUNT": str(len(settings)),
     }
-    for index, (key, value) in enumerate(settings):
-        environment[f"GIT_CONFIG_KEY_{index}"] = key
-        environment[f"GIT_CONFIG_VALUE_{index}"] = value
-    return environment
+    schemes = list(allowed_schemes)
+    with ExitStack() as stack:
+        environment[RELAY] = stack.enter_context(ssh_relay(url, credentials, directory))
+        if url.scheme in _WEB and url.scheme in allowed_schemes and _needs_help(url, credentials):
+            environment[PROXY] = stack.enter_context(fetch_proxy(url, credentials))
+            origin = url.origin
+            environment[ORIGIN] = f"{origin.scheme} {origin.host} {origin.port}"
+            environment["PATH"] = f"{_install_helper(directory)}{os.pathsep}{search_path}"
+            # Users write the origin in many ways, so our helper looks at every URL of the scheme.
+            settings.append((f"url.{HELPER}::{url.scheme}://.insteadOf", f"{url.scheme}://"))
+            schemes.append(HELPER)
+        environment["GIT_ALLOW_PROTOCOL"] = ":".join(schemes)
+        environment["GIT_CONFIG_COUNT"] = str(len(settings))
+        for index, (key, value) in enumerate(settings):
+            environment[f"GIT_CONFIG_KEY_{index}"] = key
+            environment[f"GIT_CONFIG_VALUE_{index}"] = value
+        yield environment
 
 
-def _write_helper(url: RepoURL, login: tuple[str, str], directory: Path) -> Path:
-    username, password = login
-    answer = write_private(directory / "login", f"username={username}\npassword={password}\n")
-    # git names the port if the URL does; a default port may be written or not, another one must be
-    origin = url.origin
-    bare = f"[{origin.host}]" if ":" in origin.host else origin.host
-    default = str(origin) == f"{origin.scheme}://{bare}"
-    script = _HELPER.format(
-        protocol=shlex.quote(url.scheme.value),
-        host=shlex.quote(bare if default else f"{bare}:{origin.port}"),
-        port=origin.port,
-        answer=shlex.quote(str(answer)),
-    )
-    return write_private(directory / "credential-helper", script)
+def _needs_help(url: RepoURL, credentials: Credentials) -> bool:
+    return credentials.basic_auth() is not None or bool(credentials.ca_bundle and url.scheme is Scheme.HTTPS)
 
 
-def _write_ssh(url: RepoURL, credentials: Credentials, directory: Path) -> Path:
-    known_hosts = write_private(directory / "known_hosts", trusted_lines(credentials.known_hosts))
-    public = SSHFiles(known_hosts, directory / "ssh.log", None)
-    own = public
-    if credentials.ssh_private_key and url.scheme is Scheme.SSH:
-        key = write_private(directory / "key", repair_key(credentials.ssh_private_key))
-        own = msgspec.structs.replace(public, key=key)
-    check = not (credentials.insecure_ignore_host_key and url.scheme is Scheme.SSH)
-    script = _SSH.format(
-        host=shlex.quote(url.host if url.scheme is Scheme.SSH else ""),
-        port=url.origin.port,
-        with_key=shlex.join(ssh_arguments(own, check_host_key=check)),
-        without_key=shlex.join(ssh_arguments(public)),
-    )
-    return write_private(directory / "ssh", script)
+def _program(name: str) -> str:
+    # Isolated: neither the environment nor the current directory, the module's, has a say in what is imported.
+    return shlex.join([sys.executable, "-IS", gitprograms.__file__, name])
 
 
-def _system_authorities() -> str:
-    """Return the system's certificates: ``http.sslCAInfo`` replaces them, and the bundle is meant to add to them."""
-    paths = ssl.get_default_verify_paths()
-    for name in (paths.cafile, paths.openssl_cafile, "/etc/ssl/certs/ca-certificates.crt"):
-        if name and Path(name).is_file():
-            return Path(name).read_text(errors="replace").rstrip("\n") + "\n"
-    return ""
+def _install_helper(directory: Path) -> Path:
+    """Put the remote helper where ``git`` finds it by its name; return the folder."""
+    programs = directory / "programs"
+    programs.mkdir(mode=0o700)
+    helper = programs / f"git-remote-{HELPER}"
+    helper.write_text(f'#!/bin/sh\nexec {_program("remote")} "$@"\n')
+    helper.chmod(0o700)
+    return programs

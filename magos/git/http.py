@@ -29,7 +29,7 @@ from magos.git.errors import GitError, GitReason
 from magos.git.pools import pools_with
 from magos.git.url import Origin, RepoURL, Scheme, strip_userinfo
 
-__all__ = ["SmartHTTPClient", "retry_after"]
+__all__ = ["SmartHTTPClient", "retry_after", "tls_context"]
 
 _REDIRECTS = 5
 _CONNECT_SECONDS = 20.0
@@ -50,7 +50,7 @@ class SmartHTTPClient(Urllib3HttpGitClient):
         self._proxies = getproxies()
         self._managers: dict[str | None, urllib3.PoolManager] = {}
         self._responses: list[urllib3.BaseHTTPResponse] = []
-        self._ssl = _ssl_context(url, credentials)
+        self._ssl = tls_context(url, credentials)
         login = credentials.basic_auth()
         # RFC 7617 §2.1: UTF-8 is what servers understand beyond ASCII
         self._login = "Basic " + base64.b64encode(":".join(login).encode()).decode() if login else None
@@ -230,7 +230,8 @@ def retry_after(header: str | None, now: datetime) -> float | None:
     return max((until - now).total_seconds(), 0.0)
 
 
-def _ssl_context(url: RepoURL, credentials: Credentials) -> ssl.SSLContext:
+def tls_context(url: RepoURL, credentials: Credentials) -> ssl.SSLContext:
+    """Return what checks the server: the system's authorities and those of the Secret. Raises ``GitError``."""
     context = ssl.create_default_context()
     if credentials.ca_bundle and url.scheme is Scheme.HTTPS:
         try:

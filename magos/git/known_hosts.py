@@ -7,6 +7,9 @@ found in either is trusted for its host.
 import base64
 import binascii
 import hashlib
+import hmac
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from importlib import resources
 from pathlib import Path
 
@@ -14,7 +17,16 @@ import msgspec
 
 from magos.git.errors import GitError, GitReason
 
-__all__ = ["IMAGE_LIST", "HostKey", "fingerprint", "image_host_keys", "parse_known_hosts", "trusted_lines"]
+__all__ = [
+    "IMAGE_LIST",
+    "HostKey",
+    "fingerprint",
+    "image_host_keys",
+    "keys_of_host",
+    "parse_known_hosts",
+    "trusted_entries",
+    "trusted_lines",
+]
 
 IMAGE_LIST = Path("/etc/magos/ssh_known_hosts")
 """Where an image keeps its list; without that file the list shipped with the package counts."""
@@ -79,6 +91,39 @@ def trusted_lines(additional: str | None) -> str:
             f"the repository Secret's known_hosts cannot be read: {error}; use the output of ssh-keyscan",
         ) from error
     return "\n".join([image_host_keys().rstrip("\n"), *(entry.line() for entry in extra)]) + "\n"
+
+
+def trusted_entries(additional: str | None) -> list[HostKey]:
+    """Return the entries of ``trusted_lines``; raises the same error."""
+    return parse_known_hosts(trusted_lines(additional))
+
+
+def keys_of_host(entries: Iterable[HostKey], host: str, port: int) -> list[HostKey]:
+    """Return the entries that ssh(1) may consult for ``host`` and ``port``, revoked keys and authorities included.
+
+    For another port than 22 these are the ones for ``[host]:port`` and the ones for the host alone.
+    """
+    names = [host] if port == 22 else [f"[{host}]:{port}", host]
+    return [entry for entry in entries if any(_names_host(entry.hosts, name) for name in names)]
+
+
+def _names_host(hosts: str, name: str) -> bool:
+    if hosts.startswith("|"):
+        return _is_hash_of(hosts, name)
+    patterns = hosts.lower().split(",")
+    # Brackets are literal in this format but not for fnmatch.
+    matching = [each for each in patterns if fnmatchcase(name, each.removeprefix("!").replace("[", "[[]"))]
+    return bool(matching) and not any(each.startswith("!") for each in matching)
+
+
+def _is_hash_of(hashed: str, name: str) -> bool:
+    """Tell whether ``|1|salt|hash`` stands for ``name`` (sshd(8), "SSH_KNOWN_HOSTS FILE FORMAT")."""
+    try:
+        _, version, salt, expected = hashed.split("|")
+        digest = hmac.digest(base64.b64decode(salt), name.encode(), "sha1")
+        return version == "1" and hmac.compare_digest(digest, base64.b64decode(expected))
+    except ValueError:  # binascii.Error is one
+        return False
 
 
 def _is_key(key_type: str, key: str) -> bool:

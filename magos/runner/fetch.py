@@ -1,12 +1,14 @@
 """Stage ``fetch``: source, tool and modules, verified, into the pod's own work volume (spec §7.1).
 
-The only stage with Git credentials. It runs no code of the configuration; the module download may talk to the
-repository's own origin only, with key files that are gone when the stage ends.
+The only stage with Git credentials. It runs no code of the configuration, but the module download evaluates and copies
+what the configuration says: it may use the credentials and never holds them. They are in the memory of this process
+alone by then; the key file of the checkout is gone.
 """
 
+import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from magos.api.reasons import Reason
 from magos.git.errors import GitError
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Fetch"]
 
+_CHECKOUT: Final = "git-"
+_ACCESS: Final = "access-"
+
 
 class Fetch:
     """One execution of the stage. ``status`` tells how far it got, also after an exception."""
@@ -37,21 +42,23 @@ class Fetch:
     def execute(self) -> None:
         """Fetch everything; raises ``StageFailed``."""
         paths = self._context.paths
-        for leftover in (paths.source, paths.tool, paths.data):
-            remove(leftover)  # of an earlier start of this container
+        private = [*paths.tmp.glob(f"{_CHECKOUT}*"), *paths.work.glob(f"{_ACCESS}*")]
+        for leftover in (paths.source, paths.tool, paths.data, *private):
+            remove(leftover)  # of an earlier start of this container; of a checkout that was killed, its key too
         paths.work.mkdir(parents=True, exist_ok=True)
         paths.tmp.mkdir(parents=True, exist_ok=True)
         # Unpacking takes as long as everything else together and needs nothing of it.
         installing = Background(self._install)
         try:
-            with tempfile.TemporaryDirectory(prefix="git-", dir=paths.tmp) as private:
-                self._checkout(Path(private))
+            with tempfile.TemporaryDirectory(prefix=_CHECKOUT, dir=paths.tmp) as workdir:
+                self._checkout(Path(workdir))
             self._check_paths()
             self._context.journal.say(f"installing {self._config.run.distribution} {self._config.run.version}")
             tool = installing.result()
             self._note(tool_version=tool.version, warnings=tool.warnings)
-            with tempfile.TemporaryDirectory(prefix="access-", dir=paths.tmp) as private:
-                self._modules(Path(private))
+            # On the volume that the tool is started from, because git starts a program there.
+            with tempfile.TemporaryDirectory(prefix=_ACCESS, dir=paths.work) as directory:
+                self._modules(Path(directory))
         except (GitError, ToolError) as error:
             raise StageFailed(Reason(error.reason.value), error.message) from error
 
@@ -104,16 +111,19 @@ class Fetch:
         tool.path.chmod(EXECUTE_ONLY)  # nobody needs to read it, and what it starts cannot reach into it
         return tool
 
-    def _modules(self, private: Path) -> None:
-        from magos.git.gitaccess import git_environment
+    def _modules(self, directory: Path) -> None:
+        from magos.git.gitaccess import git_access
         from magos.git.url import parse
 
         config = self._config
         cache = config.run.environment.get("TF_PLUGIN_CACHE_DIR")
         if cache:  # the tool refuses to start if the folder it is told of is missing
             self._context.paths.inside(cache).mkdir(parents=True, exist_ok=True)
-        access = git_environment(parse(config.run.repo_url), config.credentials, config.allowed_schemes, private)
-        Tool(self._context.paths, config.run, self._context.supervisor).get(access)
+        tool = Tool(self._context.paths, config.run, self._context.supervisor)
+        search_path = config.run.environment.get("PATH", os.defpath)
+        url = parse(config.run.repo_url)
+        with git_access(url, config.credentials, config.allowed_schemes, directory, search_path) as access:
+            tool.get(access)
 
     def _note(self, *, revision: str = "", tool_version: str = "", warnings: tuple[str, ...] = ()) -> None:
         before = self.status

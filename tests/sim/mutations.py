@@ -32,6 +32,9 @@ _LASTING = (
 _STOPS = ("tests/sim/test_emergency_stop.py",)
 _HOSTILE = ("tests/unit/runtime/client/test_hostile_objects.py",)
 _VIEW = ("tests/unit/runtime/controller/test_view.py", "tests/unit/reconcilers/test_unreadable.py")
+_AGENT = ("tests/unit/git/test_git_agent.py",)
+_STOLEN = "tests/e2e/hostile/test_stolen_credentials.py"
+_ACCESS = ("tests/unit/git/test_git_access.py",)
 _ROLLOUT = ("tests/unit/reconcilers/test_rollout.py", "tests/unit/reconcilers/test_rollout_laws.py")
 
 
@@ -237,6 +240,112 @@ MUTATIONS = (
         "os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW",
         "os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW",
         ("tests/unit/runner/test_runner_parts.py",),
+    ),
+    Mutation(
+        "credentials: the agent signs for another session",
+        "magos/git",
+        "            session == self._bound.session\n            and kind",
+        "            kind",
+        _AGENT,
+    ),
+    Mutation(
+        "credentials: the agent believes any host key",
+        "magos/git",
+        'return wanted in markers and "@revoked" not in markers',
+        "return True",
+        _AGENT,
+    ),
+    Mutation(
+        "credentials: the agent can be forwarded",
+        "magos/git",
+        "if forwarding or not identity.signed(signature, session)",
+        "if not identity.signed(signature, session)",
+        _AGENT,
+    ),
+    Mutation(
+        "credentials: the host need not prove itself",
+        "magos/git",
+        "if forwarding or not identity.signed(signature, session)",
+        "if forwarding",
+        _AGENT,
+    ),
+    Mutation(
+        "credentials: the proxy passes everything on",
+        "magos/git",
+        "if repository != target and _is_plain(repository):",
+        "if _is_plain(repository):",
+        _ACCESS,
+    ),
+    Mutation(
+        "credentials: the proxy takes paths in disguise",
+        "magos/git",
+        'return not hidden and "%2f" not in path.lower()',
+        "return True or not hidden",
+        _ACCESS,
+    ),
+    Mutation(
+        "credentials: the relay runs any command",
+        "magos/git",
+        "if not _COMMAND.fullmatch(command):",
+        "if not command:",
+        _ACCESS,
+    ),
+    Mutation(
+        "credentials: any port of the host gets the login",
+        "magos/git",
+        "{parts.hostname.lower()} {parts.port or _PORTS[scheme]}",
+        "{parts.hostname.lower()} {_PORTS[scheme]}",
+        _ACCESS,
+    ),
+    Mutation(
+        "credentials: the runner can be looked into",
+        "magos/runner",
+        "    _prctl(_PR_SET_DUMPABLE)\n",
+        "    _prctl(_PR_GET_DUMPABLE)\n",
+        (f"{_STOLEN}::test_nothing_in_the_pod_holds_the_login_while_modules_are_downloaded",),
+    ),
+    Mutation(
+        "credentials: the OpenSSH client can be looked into",
+        "magos/git",
+        "_EXECUTE_ONLY: Final = 0o111",
+        "_EXECUTE_ONLY: Final = 0o755",
+        (f"{_STOLEN}::test_the_relay_only_fetches_and_nobody_reaches_its_client",),
+    ),
+    Mutation(
+        "credentials: the agent answers anybody",
+        "magos/git",
+        "            if self._is_own_client(connection):\n",
+        "            if connection:\n",
+        (f"{_STOLEN}::test_the_relay_only_fetches_and_nobody_reaches_its_client",),
+    ),
+    Mutation(
+        "credentials: a login lies beside the download",
+        "magos/git",
+        '    settings = [("credential.helper", "")]',
+        '    (directory / "login").write_text(f"{credentials.password}{credentials.ssh_private_key}")\n'
+        '    settings = [("credential.helper", "")]',
+        (f"{_STOLEN}::test_modules_that_are_folders_of_the_container_copy_no_login[http-/work]",),
+    ),
+    Mutation(
+        "credentials: the proxy outlives the download",
+        "magos/git",
+        "        service.end()\n        upstream.close()\n",
+        "        upstream.close()\n",
+        ("tests/e2e/git/test_git_ssh.py::test_the_proxy_ends_with_the_block_although_somebody_is_connected",),
+    ),
+    Mutation(
+        "credentials: an answer may repeat the login",
+        "magos/git",
+        "or any(form in seen for form in self._forms):",
+        "or not seen:",
+        (f"{_STOLEN}::test_the_proxy_only_fetches_and_never_shows_the_login",),
+    ),
+    Mutation(
+        "start: the tool may be older than the minimum",
+        "magos/reconcilers/workspace",
+        "    if not precedes(wanted.version, minimum):\n        return None\n",
+        "    if minimum:\n        return None\n",
+        ("tests/unit/reconcilers/test_start.py",),
     ),
     Mutation(
         "promotion: another commit is good enough",

@@ -10,11 +10,13 @@ from msgspec import Struct
 
 from magos.api.reasons import Reason
 from magos.api.selectors import compile_selector
+from magos.api.workspace import Distribution
 from magos.reconcilers.effects import RepositorySecretReport
 from magos.reconcilers.workspace.inputs import Unresolved
 from magos.reconcilers.workspace.observation import Observation
 from magos.reconcilers.workspace.policies import SelectedPolicies, select_policies
 from magos.reconcilers.workspace.specification import effective_selector
+from magos.reconcilers.workspace.toolversion import SETTINGS, precedes
 
 __all__ = ["Refused", "judge_secret", "judge_specs", "judge_start", "scheme_of", "selected_policies"]
 
@@ -41,14 +43,14 @@ def scheme_of(repo_url: str) -> str:
 
 
 def judge_specs(seen: Observation) -> Refused | None:
-    """Judge what the caches tell as well: URL scheme, policy selector, variables."""
-    return _scheme(seen) or _selector(seen) or _variables(seen)
+    """Judge what the caches tell as well: URL scheme, tool version, policy selector, variables."""
+    return _scheme(seen) or _tool(seen) or _selector(seen) or _variables(seen)
 
 
 def judge_start(seen: Observation) -> Refused | None:
     """Judge everything that stands in objects, in the order of the checks; for complete observations."""
     secret = judge_secret(seen.secrets) if seen.secrets is not None else None
-    return _scheme(seen) or secret or _selector(seen) or _variables(seen)
+    return _scheme(seen) or _tool(seen) or secret or _selector(seen) or _variables(seen)
 
 
 def selected_policies(seen: Observation) -> SelectedPolicies | Refused | None:
@@ -95,6 +97,20 @@ def _scheme(seen: Observation) -> Refused | None:
         reason=Reason.SCHEME_NOT_ALLOWED,
         message=f"spec.source.repoURL {_USERINFO.sub('//', url)!r} has the scheme {scheme}, allowed are"
         f" {', '.join(allowed) or 'none'}: use another URL, or extend MAGOS_ALLOWED_GIT_SCHEMES.",
+    )
+
+
+def _tool(seen: Observation) -> Refused | None:
+    wanted, settings = seen.subject.spec.terraform, seen.settings
+    terraform = wanted.distribution is Distribution.TERRAFORM
+    minimum = settings.minimum_terraform if terraform else settings.minimum_opentofu
+    if not precedes(wanted.version, minimum):
+        return None
+    return Refused(
+        reason=Reason.INVALID_CONFIGURATION,
+        message=f"spec.terraform.version {wanted.version} of {wanted.distribution} is older than {minimum}, the oldest"
+        " that may download modules with Git credentials: use a newer version, or ask an administrator to set"
+        f" {SETTINGS[wanted.distribution]} of the workspace controller.",
     )
 
 

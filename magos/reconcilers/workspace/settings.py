@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from magos.api.kube import EnvFromSource, EnvVar, LocalObjectReference, Resources, Toleration, Volume, VolumeMount
+from magos.reconcilers.workspace.toolversion import MINIMUM_OPENTOFU, MINIMUM_TERRAFORM
 
 __all__ = ["DEFAULT_SCHEMES", "MINIMUM_GRACE_SECONDS", "PodConfig", "WorkspaceSettings"]
 
@@ -45,5 +46,7 @@ class WorkspaceSettings(Struct, frozen=True, kw_only=True):
     pvc_size: str = "1Gi"
     pvc_storage_class: str | None = None
     allowed_schemes: tuple[str, ...] = DEFAULT_SCHEMES
+    minimum_terraform: str = MINIMUM_TERRAFORM
+    minimum_opentofu: str = MINIMUM_OPENTOFU
     runner_environment: tuple[tuple[str, str], ...] = ()
     """Variables handed on to every stage as they are (the last row of spec §5.5), in the order of their names."""

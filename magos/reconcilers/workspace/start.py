@@ -36,6 +36,7 @@ __all__ = ["JUDGED_AGAIN", "await_permission", "refuse", "rejudge", "start_apply
 JUDGED_AGAIN = frozenset(
     {
         Reason.SCHEME_NOT_ALLOWED,
+        Reason.INVALID_CONFIGURATION,
         Reason.INVALID_REPOSITORY_SECRET,
         Reason.INVALID_POLICY_SELECTOR,
         Reason.POLICY_EVALUATION_FAILED,

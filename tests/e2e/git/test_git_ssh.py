@@ -1,17 +1,21 @@
 """SSH with the real OpenSSH on both sides: keys, host keys, ports, and what the module download may reach."""
 
 import os
+import shlex
+import socket
 import ssl
 import subprocess
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import trustme
 
 from magos.git.credentials import Credentials
 from magos.git.errors import GitReason
-from magos.git.gitaccess import git_environment
+from magos.git.gitaccess import git_access
 from magos.git.lsremote import LsRemoteRequest, ls_remote
 from magos.git.ssh import SSHFiles, explain, ssh_arguments
 from magos.git.url import parse
@@ -159,18 +163,20 @@ class Modules:
         self.count += 1
         private = self.folder / f"access-{self.count}"
         private.mkdir(mode=0o700)
-        environment = git_environment(parse(repository), credentials, ("https", "http", "ssh"), private)
-        assert all(path.stat().st_mode & 0o077 == 0 for path in private.iterdir())
-        assert not any("hunter22" in value or "PRIVATE" in value for value in environment.values())
-        return subprocess.run(
-            ["git", "ls-remote", url],
-            env={"PATH": os.environ["PATH"], "HOME": str(private), **environment},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        path = os.environ["PATH"]
+        with git_access(parse(repository), credentials, ("https", "http", "ssh"), private, path) as environment:
+            assert not any("hunter22" in value or "PRIVATE" in value for value in environment.values())
+            # Neither a key nor host keys nor authorities that somebody could read or exchange.
+            assert {entry.name for entry in private.iterdir()} <= {"agent", "programs"}
+            return subprocess.run(
+                ["git", "ls-remote", url],
+                env={"PATH": path, "HOME": str(private), **environment},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=60,
+            )
 
 
 @pytest.fixture
@@ -230,6 +236,52 @@ def test_module_download_gets_the_key_on_the_repository_host_and_port_only(
         sshd.url(repository.bare), sshd.url(repository.bare), Credentials(ssh_private_key=sshd.private_key)
     )
     assert "Host key verification failed" in unknown.stderr
+
+
+def nobody_serves(access: Mapping[str, str]) -> bool:
+    """Tell whether neither thread nor socket is left of ``access``."""
+    relay = "@" + access["MAGOS_GIT_RELAY"].split()[0]
+    threads = [thread.name for thread in threading.enumerate() if thread.name.startswith("service")]
+    return relay not in Path("/proc/net/unix").read_text() and not threads
+
+
+def test_the_proxy_ends_with_the_block_although_somebody_is_connected(
+    tmp_path: Path, repository: Repository, server: HTTPServer
+) -> None:
+    repository.commit({"main.tf": ""})
+    url = parse(f"{server.url}/app.git")
+    with socket.socket() as talk:
+        login = Credentials(username="alice", password="hunter22")
+        with git_access(url, login, ("http",), tmp_path, os.environ["PATH"]) as access:
+            address = ("127.0.0.1", urlsplit(access["MAGOS_GIT_PROXY"]).port or 0)
+            talk.connect(address)
+            talk.sendall(b"GET /")
+            assert not nobody_serves(access)
+        assert nobody_serves(access)
+    with socket.socket() as probe:
+        assert probe.connect_ex(address) != 0
+
+
+def test_the_relay_ends_with_the_block_in_the_middle_of_a_fetch(
+    tmp_path: Path, repository: Repository, sshd: SSHServer, access: Credentials
+) -> None:
+    repository.commit({"main.tf": ""})
+    url = sshd.url(repository.bare)
+    with git_access(parse(url), access, ("ssh",), tmp_path, os.environ["PATH"]) as variables:
+        arguments = ["-p", str(sshd.port), f"{sshd.user}@127.0.0.1", f"git-upload-pack '{repository.bare}'"]
+        fetch = subprocess.Popen(
+            [*shlex.split(variables["GIT_SSH_COMMAND"]), *arguments],
+            env={**os.environ, **variables},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert fetch.stdout is not None
+        assert len(fetch.stdout.read(4)) == 4, "the server has begun to answer"
+        assert not nobody_serves(variables)
+    with fetch:
+        assert fetch.wait(20) != 0
+    assert nobody_serves(variables)
+    assert list(tmp_path.glob("agent")) == []
 
 
 def test_module_download_uses_no_other_protocol_and_no_configuration(modules: Modules, repository: Repository) -> None:

@@ -29,6 +29,7 @@ from magos.local.node.containers import ContainerRun, PodFolder, image_environme
 from magos.local.node.sources import PodSources, environment
 from magos.local.node.volumes import PodVolumes
 from magos.local.programs.recipes import TOFU_VERSION
+from magos.reconcilers.effects import RepositorySecretReport
 from magos.reconcilers.workspace.environment import JobPlan
 from magos.reconcilers.workspace.jobs import job_manifest
 from magos.reconcilers.workspace.policies import SelectedPolicies
@@ -45,8 +46,9 @@ _CLAIM = "claim"
 class _Sources(PodSources):
     """What the pod refers to, without an API server."""
 
-    def __init__(self, policies: Mapping[str, str]) -> None:
+    def __init__(self, policies: Mapping[str, str], secret: Mapping[str, str]) -> None:
         self._policies = policies
+        self._secret = secret
 
     async def claim(self, name: str) -> PersistentVolumeClaim:
         spec = PersistentVolumeClaimSpec(access_modes=(), resources=VolumeResources(requests={}))
@@ -56,14 +58,18 @@ class _Sources(PodSources):
         texts = self._policies if "policies" in name else {"ca.crt": "none"}
         return {key: text.encode() for key, text in texts.items()}
 
+    async def secret(self, name: str, *, optional: bool) -> Mapping[str, bytes]:  # noqa: ARG002
+        return {key: text.encode() for key, text in self._secret.items()}
+
     async def token(self, pod: PodManifest, audience: str, seconds: int | None) -> bytes:  # noqa: ARG002
         return b"token"
 
 
 class NodePod:
-    """The plan pod of a Workspace whose repository lies on its volume, in folder ``repository``.
+    """The plan pod of a Workspace whose repository lies on its volume, in folder ``repository``, or at ``repo_url``.
 
-    ``policies`` are the files of the policies that were selected, None without a selector.
+    ``secret`` is the repository Secret, None without one. ``policies`` are the files of the policies that were
+    selected, None without a selector.
     """
 
     def __init__(
@@ -73,6 +79,8 @@ class NodePod:
         *,
         policies: Mapping[str, str] | None = None,
         variables: tuple[EnvVar, ...] = (),
+        repo_url: str = "file:///workspace-data/repository",
+        secret: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = folder
         self.volume = folder / "claims" / _CLAIM
@@ -82,6 +90,8 @@ class NodePod:
         self.policies = policies
         self._settings = tuple(settings.items())
         self._variables = variables
+        self._repo_url = repo_url
+        self._secret = dict(secret or {})
 
     @property
     def scratch(self) -> Path:
@@ -111,7 +121,7 @@ class NodePod:
 
     async def _run(self, stage: Stage) -> int:
         pod = self._manifest()
-        sources = _Sources(self.policies or {})
+        sources = _Sources(self.policies or {}, self._secret)
         for written in (volume.name for volume in pod.spec.volumes if volume.empty_dir is None):
             shutil.rmtree(self.folder / "volumes" / written, ignore_errors=True)  # of the container before
         volumes = PodVolumes(pod, self.folder, self.folder, sources)
@@ -135,7 +145,7 @@ class NodePod:
         meta = ObjectMeta(name="net", namespace="team", uid="workspace")
         spec = WorkspaceSpec(
             project_ref=NameReference(name="shop"),
-            source=Source(repo_url="file:///workspace-data/repository", target_revision="main"),
+            source=Source(repo_url=self._repo_url, target_revision="main"),
             terraform=Terraform(version=TOFU_VERSION, distribution=Distribution.OPENTOFU),
         )
         selected = None if self.policies is None else _selected(self.policies)
@@ -145,6 +155,7 @@ class NodePod:
             passed_on=self._settings,
             variables=self._variables,
             policies=selected,
+            secret=RepositorySecretReport(names=("repository",) if self._secret else (), keys=tuple(self._secret)),
         )
         record = JobRecord(
             run_id=RUN,

@@ -1,12 +1,15 @@
 """Module sources: downloaded with the repository's credentials, before any variable of a VariableSet is known."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
 
 import pytest
 
 from magos.api.result import Outcome
 from magos.runner.status import Stage
 from tests.e2e.git.servers import HTTPServer, Repository, git, http_server
+from tests.e2e.hostile.origins import Origin, http_origin, ssh_origin
 from tests.e2e.runner.pod import PLAN, RUN, Workspace, apply, plan
 
 _LOGIN = ("robot", "hunter2/hunter2")
@@ -100,3 +103,31 @@ def test_a_local_source_may_depend_on_a_variable_with_a_default(workspace: Works
     _, applied = apply(workspace, planned, TF_VAR_size="rotated")
     assert applied.result is Outcome.SUCCEEDED, applied.message
     assert '"large"' in workspace.state.read_text()
+
+
+@pytest.mark.parametrize("opened", [http_origin, ssh_origin])
+def test_private_modules_and_submodules_of_the_origin_are_there_in_plan_and_apply(
+    workspace: Workspace, opened: Callable[[Path], AbstractContextManager[Origin]], tmp_path: Path
+) -> None:
+    with opened(tmp_path / "origin") as origin:
+        part = origin.repository("part.git", {"part/main.tf": 'output "version" {\n  value = "from-submodule"\n}\n'})
+        origin.repository("m.git", {"main.tf": 'output "version" {\n  value = "from-module"\n}\n'})
+        text = workspace.backend + (
+            'module "p" {\n  source = "./sub/part"\n}\n'
+            f'module "m" {{\n  source = "git::{origin.url("m.git")}?ref=main"\n}}\n'
+            'resource "terraform_data" "a" {\n  input = "${module.p.version} ${module.m.version}"\n}\n'
+        )
+        top = origin.repository("top.git", {"main.tf": text})
+        (top.work / ".gitmodules").write_text('[submodule "sub"]\n\tpath = sub\n\turl = ../part.git\n')
+        commit = git(part.work, "rev-parse", "HEAD")
+        git(top.work, "update-index", "--add", "--cacheinfo", f"160000,{commit},sub")
+        (top.work / "sub").mkdir()
+        top.commit({})
+        workspace.settings |= {
+            **origin.environment, "REPO_URL": origin.url("top.git"), "MAGOS_ALLOWED_GIT_SCHEMES": "http,ssh",
+        }  # fmt: skip
+        pod, planned = plan(workspace)
+        assert planned.result is Outcome.SUCCEEDED, pod.log
+        pod, applied = apply(workspace, planned)
+        assert applied.result is Outcome.SUCCEEDED, pod.log
+    assert "from-submodule from-module" in workspace.state.read_text()

@@ -49,6 +49,8 @@ def test_what_the_runner_needs_is_handed_on_and_nothing_else() -> None:
         ("MAGOS_PVC_SIZE", "-1Gi"),
         ("MAGOS_ALLOWED_GIT_SCHEMES", "https,ftp"),
         ("MAGOS_VERIFY_SIGNATURES", "yes"),
+        ("MAGOS_MINIMUM_TERRAFORM_VERSION", "1.9"),
+        ("MAGOS_MINIMUM_OPENTOFU_VERSION", "1.9.0\n"),
         ("MAGOS_ALLOW_EPHEMERAL_STATE", "1"),
         ("MAGOS_JOB_POD_CONFIG", "/nonexistent/pod.yaml"),
     ],

@@ -26,9 +26,10 @@ from magos.api.phases import Phase
 from magos.api.project import PROJECTS, Project
 from magos.api.reasons import Reason
 from magos.api.selectors import LabelSelector, LabelSelectorRequirement
-from magos.api.workspace import WORKSPACES, Source, Validation
+from magos.api.workspace import WORKSPACES, Distribution, Source, Terraform, Validation
 from magos.reconcilers.effects import JobWarning, RepositorySecretReport, RepositorySecrets
 from magos.reconcilers.workspace.admission import scheme_of
+from magos.reconcilers.workspace.toolversion import precedes
 from magos.runtime.decision import Create, Delete, LiveGet, PatchAnnotations, ProbeFailure
 from tests.unit.reconcilers.cluster import Cluster
 from tests.unit.reconcilers.model import NAME, NAMESPACE, Crash, workspace_manifest
@@ -142,6 +143,46 @@ def test_a_scheme_that_is_not_allowed_is_refused_without_showing_userinfo() -> N
     assert_refused(model, Reason.SCHEME_NOT_ALLOWED)
     assert "token" not in model.workspace.status.message
     assert "https, http, ssh" in model.workspace.status.message
+
+
+@pytest.mark.parametrize(
+    ("distribution", "old", "setting"),
+    [
+        (Distribution.TERRAFORM, "1.9.1-rc1", "MAGOS_MINIMUM_TERRAFORM_VERSION"),
+        (Distribution.OPENTOFU, "1.8.12", "MAGOS_MINIMUM_OPENTOFU_VERSION"),
+    ],
+)
+def test_a_tool_below_the_minimum_is_refused_and_healed_by_a_newer_one(
+    distribution: Distribution, old: str, setting: str
+) -> None:
+    model = granted(terraform=Terraform(version=old, distribution=distribution))
+    model.settle()
+    assert_refused(model, Reason.INVALID_CONFIGURATION)
+    assert all(part in model.workspace.status.message for part in (old, str(distribution), setting, "1.9."))
+    model.edit(terraform=Terraform(version="1.9.1", distribution=distribution))
+    model.settle()
+    assert model.workspace.status.reason is not Reason.INVALID_CONFIGURATION
+
+
+def test_an_administrator_moves_the_minimum() -> None:
+    model = granted(terraform=Terraform(version="1.5.7"))
+    model.settings = replace(model.settings, minimum_terraform="1.5.7")
+    model.settle()
+    assert model.workspace.status.reason is not Reason.INVALID_CONFIGURATION
+
+
+@pytest.mark.parametrize(
+    "ordered",
+    [
+        # The example of semver.org, §11.
+        ["1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-alpha.beta", "1.0.0-beta", "1.0.0-beta.2", "1.0.0-beta.11"],
+        ["1.0.0-rc.1", "1.0.0", "1.0.1", "1.2.0", "1.10.0-x", "1.10.0", "2.0.0"],
+    ],
+)
+def test_versions_are_ordered_as_semantic_versions(ordered: list[str]) -> None:
+    for index, version in enumerate(ordered):
+        assert not [other for other in ordered[: index + 1] if precedes(version, other)]
+        assert not [other for other in ordered[index + 1 :] if not precedes(version, other)]
 
 
 def test_a_secret_with_a_username_alone_is_refused_and_healed_by_its_correction() -> None:
