@@ -104,7 +104,7 @@ def _write_helper(url: RepoURL, login: tuple[str, str], directory: Path) -> Path
 
 def _write_ssh(url: RepoURL, credentials: Credentials, directory: Path) -> Path:
     known_hosts = write_private(directory / "known_hosts", trusted_lines(credentials.known_hosts))
-    public = SSHFiles(known_hosts, directory / "ssh.log", None)
+    public = SSHFiles(known_hosts, None)
     own = public
     if credentials.ssh_private_key and url.scheme is Scheme.SSH:
         key = write_private(directory / "key", repair_key(credentials.ssh_private_key))

@@ -119,7 +119,7 @@ def ls_remotes(request: LsRemotesRequest) -> dict[str, Resolution | GitError]:
     deadline = Deadline(request.timeout, f"asking {url} for its references")
     access = Access(url, request.credentials, request.allowed_schemes, request.workdir)
     with open_remote(access, deadline) as remote:
-        advertised = remote.list_refs(tuple(wanted)) if wanted else {}
+        advertised = remote.list_named(tuple(wanted)) if wanted else {}
     return {target: _resolved(target, advertised, url) for target in request.targets}
 
 
@@ -132,7 +132,7 @@ def _resolved(target: str, advertised: Mapping[str, str], url: RepoURL) -> Resol
 
 def list_candidates(remote: "Remote", target: str) -> dict[str, str]:
     """Return the advertised references that can matter for ``target``."""
-    return remote.list_refs(candidates(target))
+    return remote.list_named(candidates(target))
 
 
 def _what(target: str) -> str:

@@ -31,7 +31,6 @@ class SSHFiles(msgspec.Struct, frozen=True):
     """The files of one connection, all 0600 in a private directory; ``key`` is ``None`` without a key."""
 
     known_hosts: Path
-    stderr: Path
     key: Path | None
 
     @classmethod
@@ -41,7 +40,7 @@ class SSHFiles(msgspec.Struct, frozen=True):
         key = None
         if credentials.ssh_private_key:
             key = write_private(directory / "key", repair_key(credentials.ssh_private_key))
-        return cls(known_hosts, directory / "ssh.log", key)
+        return cls(known_hosts, key)
 
 
 def write_private(path: Path, text: str) -> Path:

@@ -24,6 +24,10 @@ _VARIABLES = ("tests/unit/reconcilers/test_workspace_variables.py",)
 _POLICIES = ("tests/unit/reconcilers/test_workspace_policies.py",)
 _STAGES = "tests/e2e/runner/test_runner_stages.py"
 _ROLLOUT = ("tests/unit/reconcilers/test_rollout.py", "tests/unit/reconcilers/test_rollout_laws.py")
+_WIRE = ("tests/unit/git/test_git_wire.py",)
+_CHILDREN = ("tests/unit/git/test_git_children.py",)
+_OUTBOUND = ("tests/unit/outbound/test_outbound_connections.py",)
+_DOWNLOADS = ("tests/unit/toolchain/test_toolchain_downloads.py",)
 
 
 @dataclass(frozen=True)
@@ -328,6 +332,111 @@ MUTATIONS = (
         "        if standing is Standing.PARKED:\n            return False\n",
         "",
         ("tests/sim/test_controller.py",),
+    ),
+    Mutation(
+        "remote: references that nobody asked for are kept",
+        "magos/git",
+        "        if name not in self._names:\n",
+        "        if not name:\n",
+        _WIRE,
+    ),
+    Mutation(
+        "remote: a listing is kept whatever its size",
+        "magos/git",
+        "if self._kept > GIT_LISTING.limit:",
+        "if self._kept < 0:",
+        _WIRE,
+    ),
+    Mutation(
+        "remote: what ssh says is not counted",
+        "magos/git",
+        "self._received(len(data))\n                except",
+        "self._received(0)\n                except",
+        _WIRE,
+    ),
+    Mutation(
+        "remote: what ssh says is kept whole",
+        "magos/git",
+        "            del self._tail[:excess]\n",
+        "",
+        _WIRE,
+    ),
+    Mutation(
+        "remote: half a line of what was lost is told",
+        "magos/git",
+        "            if self._lost:\n",
+        "            if self._lost < 0:\n",
+        _WIRE,
+    ),
+    Mutation(
+        "remote: what comes after the deadline is taken",
+        "magos/git",
+        "        self.deadline.check()  # what",
+        "        # what",
+        _WIRE,
+    ),
+    Mutation(
+        "remote: ssh may write files",
+        "magos/git",
+        'return ["sh", "-c", _CONFINED, *arguments]',
+        "return arguments",
+        _CHILDREN,
+    ),
+    Mutation(
+        "remote: a name may take for ever",
+        "magos/outbound",
+        "return _Lookup(host, port).wait(seconds)",
+        "return _resolve(host, port)",
+        _OUTBOUND,
+    ),
+    Mutation(
+        "remote: look-ups pile up",
+        "magos/outbound",
+        "if not _lookups.acquire(timeout=seconds):",
+        "if False:",
+        _OUTBOUND,
+    ),
+    Mutation(
+        "remote: each address has the whole time",
+        "magos/outbound",
+        "        left = end - monotonic()\n",
+        "        left = seconds\n",
+        _OUTBOUND,
+    ),
+    Mutation(
+        "remote: headers have no limit of their own",
+        "magos/outbound",
+        "                if self._allowed < 0:",
+        "                if False:",
+        _DOWNLOADS,
+    ),
+    Mutation(
+        "remote: what comes beside the body is not counted",
+        "magos/outbound",
+        "            self._guard.received(size)\n",
+        "            self._guard.received(0)\n",
+        _DOWNLOADS,
+    ),
+    Mutation(
+        "download: https is left for http",
+        "magos/toolchain",
+        'if source.startswith("https:") and',
+        "if not source and",
+        _DOWNLOADS,
+    ),
+    Mutation(
+        "download: what is compressed is taken",
+        "magos/toolchain",
+        'if response.headers.get("Content-Encoding", "identity").strip().lower() != "identity":',
+        "if not response:",
+        _DOWNLOADS,
+    ),
+    Mutation(
+        "download: a login follows a redirect",
+        "magos/toolchain",
+        "if first.auth and (url.scheme, url.host, url.port) == (first.scheme, first.host, first.port):",
+        "if first.auth:",
+        _DOWNLOADS,
     ),
 )
 

@@ -139,7 +139,7 @@ def test_a_commit_of_another_branch_is_not_behind_the_target_reference(
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can run the client under a UID without passwd entry")
 def test_a_uid_without_passwd_entry_is_told_as_the_cause(tmp_path: Path) -> None:
-    files = SSHFiles(tmp_path / "known_hosts", tmp_path / "log", None)
+    files = SSHFiles(tmp_path / "known_hosts", None)
     done = subprocess.run(
         [*ssh_arguments(files), "127.0.0.1"], user=54321, capture_output=True, text=True, check=False, cwd="/"
     )

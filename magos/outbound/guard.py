@@ -1,0 +1,22 @@
+"""What watches over a connection: the operation that it belongs to."""
+
+import socket
+from typing import Protocol
+
+__all__ = ["Guard"]
+
+
+class Guard(Protocol):
+    """An operation with an end and a budget."""
+
+    def received(self, size: int) -> None:
+        """Count ``size`` bytes; raise an error of the operation's own if they are too many or too late."""
+        ...
+
+    def remaining(self) -> float:
+        """Return the seconds left, more than none."""
+        ...
+
+    def cut(self, connection: socket.socket) -> None:
+        """Shut ``connection`` down when no time is left."""
+        ...

@@ -1,0 +1,1 @@
+"""Attacks with real programs on the other side."""
