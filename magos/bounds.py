@@ -122,6 +122,41 @@ TOOL_TALK = Bound(
     "bytes",
     "ToolDownloadFailed, the connection is closed",
 )
+GITMODULES = Bound(
+    "gitmodules", Sender.CONTENT, ".gitmodules, without following what it includes", 256 * _KIB, "bytes", "GitFailed"
+)
+SUBMODULES = Bound("submodules", Sender.CONTENT, "submodules of a checkout", 100, "submodules", "GitFailed")
+GITATTRIBUTES = Bound(
+    "gitattributes",
+    Sender.CONTENT,
+    "the beginning of a .gitattributes file that is searched for what is not applied",
+    256 * _KIB,
+    "bytes",
+    "not searched",
+)
+LFS_POINTER = Bound(
+    "lfs_pointer", Sender.CONTENT, "a file that may be a Git LFS pointer", _KIB, "bytes", "it is a file like others"
+)
+LINK_TARGET = Bound("link_target", Sender.CONTENT, "the target of a link", 4095, "bytes", "GitFailed")
+TREE_OBJECT = Bound("tree_object", Sender.CONTENT, "one directory as Git stores it", 32 * _MIB, "bytes", "GitFailed")
+COMMIT_OBJECT = Bound("commit_object", Sender.CONTENT, "the commit that is checked out", 4 * _MIB, "bytes", "GitFailed")
+EXPORT_FILES = Bound(
+    "export_files",
+    Sender.CONTENT,
+    "files and links of a checkout with its submodules, and as many directories",
+    100_000,
+    "files",
+    "GitFailed",
+)
+EXPORT_CONTENT = Bound(
+    "export_content", Sender.CONTENT, "content of the files of a checkout", 512 * _MIB, "bytes", "GitFailed"
+)
+EXPORT_DEPTH = Bound(
+    "export_depth", Sender.CONTENT, "components of a path in a checkout", 64, "components", "GitFailed"
+)
+EXPORT_WARNINGS = Bound(
+    "export_warnings", Sender.CONTENT, "warnings about a tree", 20, "warnings", "only their number is told"
+)
 RUN_RESULT = Bound(
     "run_result",
     Sender.POD,

@@ -27,6 +27,7 @@ _ROLLOUT = ("tests/unit/reconcilers/test_rollout.py", "tests/unit/reconcilers/te
 _WIRE = ("tests/unit/git/test_git_wire.py",)
 _CHILDREN = ("tests/unit/git/test_git_children.py",)
 _OUTBOUND = ("tests/unit/outbound/test_outbound_connections.py",)
+_PARSERS = ("tests/unit/git/test_git_parsers.py",)
 _DOWNLOADS = ("tests/unit/toolchain/test_toolchain_downloads.py",)
 
 
@@ -437,6 +438,34 @@ MUTATIONS = (
         "if first.auth and (url.scheme, url.host, url.port) == (first.scheme, first.host, first.port):",
         "if first.auth:",
         _DOWNLOADS,
+    ),
+    Mutation(
+        "content: gitmodules include other files",
+        "magos/git",
+        "BytesIO(gitmodules), expand_includes=False)",
+        "BytesIO(gitmodules))",
+        _PARSERS,
+    ),
+    Mutation(
+        "content: gitmodules of any size are parsed",
+        "magos/git",
+        "if len(gitmodules) > GITMODULES.limit:",
+        "if not GITMODULES:",
+        _PARSERS,
+    ),
+    Mutation(
+        "content: a directory of any size is parsed",
+        "magos/git",
+        "if kind == Tree.type_num and len(raw) > TREE_OBJECT.limit:",
+        "if kind == Tree.type_num and not TREE_OBJECT:",
+        _PARSERS,
+    ),
+    Mutation(
+        "content: a commit of any size is parsed",
+        "magos/git",
+        "if commit.raw_length() > COMMIT_OBJECT.limit:",
+        "if not COMMIT_OBJECT:",
+        _PARSERS,
     ),
 )
 

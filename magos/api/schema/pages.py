@@ -31,6 +31,10 @@ _BOUNDS_TEXT = (
     "  of a repository with a million references holds a few hundred bytes.",
     "- **A poll ends in time.** Look-ups of names, connecting to each address, handshakes and dripping servers share",
     "  one deadline; then the connection is cut and the worker's thread is free.",
+    "- **Parsers of repository content open nothing.** `.gitmodules` is the only file of a tree whose settings are",
+    "  interpreted, and what it includes is not read. `.gitattributes` and LFS pointers are searched for a warning,",
+    "  names and link targets are judged before anything is written. Mail maps, Git configuration, `.netrc` and CLI",
+    "  configuration in a tree are files like others; var files and the lock file are the tool's to read.",
 )
 
 
