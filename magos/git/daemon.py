@@ -34,7 +34,7 @@ class DaemonClient(TCPGitClient):
     def _connect(
         self, cmd: bytes, path: str | bytes, protocol_version: int | None = None
     ) -> tuple[Protocol, Callable[[], bool], IO[bytes] | None]:
-        connection = connect(*self._address, self._wire.remaining())
+        connection = connect(*self._address, self._wire.remaining(), self._wire.peers)
         self._wire.cut(connection)
         connection.settimeout(min(_SOCKET_SECONDS, self._wire.remaining()))
         reader, writer = connection.makefile("rb"), connection.makefile("wb", 0)

@@ -78,7 +78,7 @@ class SmartHTTPClient(Urllib3HttpGitClient):
                 GitReason.GIT_FAILED, f"{self._repo}: more than {HTTP_REDIRECTS.limit} redirects; correct the URL"
             )
         if raise_for_status:
-            self._check_status(response, current)
+            self._check_status(response)
         if response.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
             raise GitError(
                 GitReason.GIT_FAILED,
@@ -89,7 +89,7 @@ class SmartHTTPClient(Urllib3HttpGitClient):
         if data is None and (kind or "").split(";")[0].strip() != _ADVERTISEMENT:
             raise GitError(
                 GitReason.GIT_FAILED,
-                f"{self._repo} did not answer as a Git server (content type {kind or 'missing'});"
+                f"{self._repo} did not answer as a Git server;"
                 " is this the clone URL, and does the server speak the smart HTTP protocol?",
             )
         response.content_type = kind  # type: ignore[attr-defined]
@@ -118,6 +118,12 @@ class SmartHTTPClient(Urllib3HttpGitClient):
                 decode_content=False,
             )
         except HTTPError as error:
+            if _origin(url) != self._repo.origin and not self._deadline.expired():
+                # what it is and why it cannot be reached is nobody's business who only named the first
+                raise GitError(
+                    GitReason.GIT_FAILED,
+                    f"cannot reach the server that {self._repo} redirects to; check the network and the URL",
+                ) from error
             raise self._unreachable(error) from error
         self._responses.append(response)
         self._deadline.check()  # headers that were cut off look like headers that ended
@@ -125,14 +131,13 @@ class SmartHTTPClient(Urllib3HttpGitClient):
 
     def _redirected(self, source: str, location: str, *, is_first: bool) -> str:
         target = urljoin(source, location)
-        shown = strip_userinfo(target)
         parsed = parse_url(target)
         if not is_first:
-            raise GitError(GitReason.GIT_FAILED, f"{self._repo}: redirected to {shown} in the middle; use that URL")
+            raise GitError(GitReason.GIT_FAILED, f"{self._repo}: redirected in the middle; correct the URL")
         if parsed.scheme not in self._schemes or (parsed.scheme == "http" and source.startswith("https:")):
             raise GitError(
                 GitReason.SCHEME_NOT_ALLOWED,
-                f"{self._repo}: redirected to {shown}, whose scheme is not allowed here; correct the URL",
+                f"{self._repo}: redirected to a URL whose scheme is not allowed here; correct the URL",
             )
         if parsed.auth:
             raise GitError(GitReason.GIT_FAILED, f"{self._repo}: redirected to a URL with credentials; correct the URL")
@@ -140,16 +145,15 @@ class SmartHTTPClient(Urllib3HttpGitClient):
             self._login = None  # for good: what another origin sends us to is not our repository any more
         return target
 
-    def _check_status(self, response: urllib3.BaseHTTPResponse, url: str) -> None:
+    def _check_status(self, response: urllib3.BaseHTTPResponse) -> None:
         if response.status == 200:
             return
         response.close()
         if response.status == 401:
-            host = parse_url(url).host
             kind = CredentialKind.BASIC if self._login else CredentialKind.NONE
             raise GitError(
                 GitReason.GIT_AUTHENTICATION_FAILED,
-                f"{host} did not accept {kind} for {self._repo} (HTTP 401);"
+                f"{self._repo.host} did not accept {kind} for {self._repo} (HTTP 401);"
                 " check the repository Secret: label, repoURL equality, username and password",
             )
         if response.status == 403:

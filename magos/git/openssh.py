@@ -18,8 +18,9 @@ from magos.bounds import SSH_FILES, SSH_MEMORY
 from magos.git.credentials import DEFAULT_USERNAME, Credentials
 from magos.git.diagnostics import Diagnostics
 from magos.git.errors import GitError, GitReason
-from magos.git.ssh import SSHFiles, ssh_arguments
+from magos.git.ssh import SSHFiles, host_and_port, ssh_arguments
 from magos.git.wire import Wire
+from magos.outbound.connect import connect, permitted
 
 __all__ = ["confined", "ssh_client"]
 
@@ -127,6 +128,7 @@ class _OpenSSH(SSHVendor):
         arguments = [*self._arguments, "-oLogLevel=DEBUG1"]  # the level that names the host key's fingerprint
         if protocol_version != 0:
             arguments.append("-oSetEnv=GIT_PROTOCOL=version=2")
+        arguments += self._pinned(host, port or 22)
         arguments += ["-p", str(port or 22), "--", f"{username}@{host}", command.decode()]
         if shutil.which(arguments[0]) is None:
             raise GitError(
@@ -138,6 +140,23 @@ class _OpenSSH(SSHVendor):
         timer.start()
         self._running.append((process, timer))
         return SubprocessWrapper(process)
+
+    def _pinned(self, host: str, port: int) -> list[str]:
+        """Return the options that make the client connect to an address we have judged, and check the name's keys."""
+        try:
+            addresses = permitted(host, port, self._wire.remaining(), self._wire.peers)
+            address = addresses[0][1] if len(addresses) == 1 else self._answering(host, port)
+        except OSError as error:
+            cause = error.strerror or str(error)
+            raise GitError(
+                GitReason.GIT_FAILED, f"cannot reach {self._wire.url}: {cause}; check the network and the URL"
+            ) from error
+        return [f"-oHostName={address[0]}", f"-oHostKeyAlias={host_and_port(self._wire.url)}"]
+
+    def _answering(self, host: str, port: int) -> Any:
+        """Return the first address that answers: the client itself would try one only."""
+        with connect(host, port, self._wire.remaining(), self._wire.peers) as connection:
+            return connection.getpeername()
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -38,6 +38,7 @@ from magos.git.ssh import explain
 from magos.git.url import RepoURL, Scheme, check_scheme
 from magos.git.wire import Wire
 from magos.ids import is_git_sha
+from magos.outbound.peers import Peers
 
 __all__ = ["Access", "Remote", "WantRefused", "open_remote"]
 
@@ -55,6 +56,7 @@ class Access(msgspec.Struct, frozen=True):
     allowed_schemes: tuple[str, ...]
     workdir: Path | None = None
     budget: Budget = msgspec.field(default_factory=Budget)
+    peers: Peers = Peers()
 
 
 class WantRefused(GitError):
@@ -203,7 +205,7 @@ def open_remote(access: Access, deadline: Deadline) -> Iterator[Remote]:
     """
     url = access.url
     check_scheme(url, access.allowed_schemes)
-    wire = Wire(url, deadline, access.budget)
+    wire = Wire(url, deadline, access.budget, access.peers)
     private = Path(tempfile.mkdtemp(prefix="git-", dir=access.workdir))  # mode 0700
     try:
         if url.scheme is Scheme.SSH:

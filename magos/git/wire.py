@@ -14,6 +14,7 @@ from magos.git.budget import Budget
 from magos.git.deadline import Deadline
 from magos.git.errors import GitError, GitReason
 from magos.git.url import RepoURL
+from magos.outbound.peers import Peers
 
 __all__ = ["Listing", "Wire"]
 
@@ -29,7 +30,8 @@ _LENGTH = 4
 class Wire:
     """One remote's bytes, counted in ``budget`` and ended by ``deadline``; for one conversation at a time."""
 
-    def __init__(self, url: RepoURL, deadline: Deadline, budget: Budget) -> None:
+    def __init__(self, url: RepoURL, deadline: Deadline, budget: Budget, peers: Peers = Peers()) -> None:  # noqa: B008  # immutable
+        self.peers = peers
         self.url = url
         self.deadline = deadline
         self._budget = budget

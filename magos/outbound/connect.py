@@ -10,8 +10,9 @@ from time import monotonic
 from typing import Any
 
 from magos.bounds import ADDRESSES, NAME_LOOKUPS
+from magos.outbound.peers import PeerDenied, Peers
 
-__all__ = ["Address", "connect", "look_up"]
+__all__ = ["Address", "connect", "look_up", "permitted"]
 
 _CONNECT_SECONDS = 20.0
 
@@ -29,14 +30,26 @@ def look_up(host: str, port: int, seconds: float) -> list[Address]:
         return _Lookup(host, port).wait(seconds)
 
 
-def connect(host: str, port: int, seconds: float) -> socket.socket:
-    """Return a connection to the first address of ``host`` that answers. Raises ``OSError`` after ``seconds`` at most.
+def permitted(host: str, port: int, seconds: float, peers: Peers) -> list[Address]:
+    """Return the first addresses of ``host`` that ``peers`` permits. Raises ``OSError``: ``PeerDenied`` for none."""
+    found = look_up(host, port, seconds)
+    addresses = [(family, address) for family, address in found if peers.permits(address[0])]
+    if found and not addresses:
+        raise PeerDenied(
+            f"connections to {host} are denied (MAGOS_DENIED_PEERS and what is denied by default;"
+            " an administrator may permit them with MAGOS_ALLOWED_PEERS)"
+        )
+    return addresses
 
-    The connection has a time-out of what is left of them.
+
+def connect(host: str, port: int, seconds: float, peers: Peers) -> socket.socket:
+    """Return a connection to the first permitted address of ``host`` that answers.
+
+    Raises ``OSError`` after ``seconds`` at most. The connection has a time-out of what is left of them.
     """
     end = monotonic() + seconds
     failure: OSError = OSError(f"{host} has no address")
-    for family, address in look_up(host, port, seconds):
+    for family, address in permitted(host, port, seconds, peers):
         left = end - monotonic()
         if left <= 0:
             raise TimeoutError(f"{host} did not answer in time") from failure

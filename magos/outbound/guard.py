@@ -3,11 +3,16 @@
 import socket
 from typing import Protocol
 
+from magos.outbound.peers import Peers
+
 __all__ = ["Guard"]
 
 
 class Guard(Protocol):
     """An operation with an end and a budget."""
+
+    peers: Peers
+    """Which addresses may be connected to."""
 
     def received(self, size: int) -> None:
         """Count ``size`` bytes; raise an error of the operation's own if they are too many or too late."""

@@ -16,6 +16,7 @@ from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConn
 from magos.bounds import HTTP_HEAD
 from magos.outbound.connect import connect
 from magos.outbound.guard import Guard
+from magos.outbound.peers import Peers, parse_networks
 
 __all__ = ["pools_with"]
 
@@ -58,7 +59,9 @@ def pools_with(guard: Guard) -> dict[str, type[HTTPConnectionPool]]:
 def _connected(connection: HTTPConnection, host: str, guard: Guard) -> socket.socket:
     """Return a socket that is cut at the end of the operation, or raise as the HTTP library does."""
     try:
-        opened = connect(host, connection.port, guard.remaining())
+        # which proxy there is, and what it connects to, is the administrator's to say
+        peers = guard.peers if connection.proxy is None else Peers(allowed=parse_networks("0.0.0.0/0,::/0"))
+        opened = connect(host, connection.port, guard.remaining(), peers)
     except socket.gaierror as error:
         raise NameResolutionError(connection.host, connection, error) from error
     except TimeoutError as error:

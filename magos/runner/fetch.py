@@ -71,6 +71,7 @@ class Fetch:
                 revision=run.revision,
                 allowed_schemes=self._config.allowed_schemes,
                 credentials=self._config.credentials,
+                peers=self._config.peers,
             )
         )
         self._note(revision=export.revision, warnings=export.warnings)
@@ -99,6 +100,7 @@ class Fetch:
                 mirror_base=self._config.mirror,
                 keys_dir=Path(keys) if keys else None,
                 verify_signatures=self._config.verify_signatures,
+                peers=self._config.peers,
             )
         )
         tool.path.chmod(EXECUTE_ONLY)  # nobody needs to read it, and what it starts cannot reach into it

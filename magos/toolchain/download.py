@@ -17,6 +17,7 @@ from urllib3.util import Url, make_headers, parse_url
 from magos.bounds import HTTP_REDIRECTS, TOOL_TALK
 from magos.outbound.cuts import Cuts
 from magos.outbound.managers import Managers, cause_of
+from magos.outbound.peers import Peers
 from magos.toolchain.errors import ToolError, ToolReason
 from magos.toolchain.releases import shown
 
@@ -45,9 +46,13 @@ class _Passing(Exception):
 
 
 class Downloads:
-    """Downloads of one installation, which take ``timeout`` seconds in all; no connection outlives an attempt."""
+    """Downloads of one installation, which take ``timeout`` seconds in all, from peers that are permitted.
 
-    def __init__(self, timeout: float) -> None:
+    No connection outlives an attempt.
+    """
+
+    def __init__(self, timeout: float, peers: Peers = Peers()) -> None:  # noqa: B008  # immutable
+        self._peers = peers
         self._end = time.monotonic() + timeout
         self._context = ssl.create_default_context()
 
@@ -59,7 +64,7 @@ class Downloads:
         """
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                _Attempt(url, self._end, self._context).run(target, largest)
+                _Attempt(url, self._end, self._context, self._peers).run(target, largest)
             except _Passing as error:
                 if attempt == _ATTEMPTS or time.monotonic() >= self._end:
                     raise _failed(url, str(error)) from error
@@ -71,7 +76,8 @@ class Downloads:
 class _Attempt:
     """One attempt; it is also the guard of its connections."""
 
-    def __init__(self, url: str, end: float, context: ssl.SSLContext) -> None:
+    def __init__(self, url: str, end: float, context: ssl.SSLContext, peers: Peers) -> None:
+        self.peers = peers
         self._url = url
         self._end = end
         self._cuts = Cuts()

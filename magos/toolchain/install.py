@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from magos.bounds import TOOL_ARCHIVE, TOOL_TEXT
+from magos.outbound.peers import Peers
 from magos.toolchain.archive import unpack
 from magos.toolchain.errors import ToolError, ToolReason
 from magos.toolchain.keyexpiry import expiry_warning
@@ -47,6 +48,7 @@ class InstallRequest(msgspec.Struct, frozen=True):
     verify_signatures: bool = True
     arch: str = msgspec.field(default_factory=architecture)
     timeout: float = 600.0
+    peers: Peers = Peers()
 
 
 class InstalledTool(msgspec.Struct, frozen=True):
@@ -158,7 +160,7 @@ def _fetch(request: InstallRequest, wanted: Release, target: Path) -> _Files:
 
     base = request.mirror_base or default_base(request.distribution)
     first, second = wanted.directories(base)
-    downloads = Downloads(request.timeout)
+    downloads = Downloads(request.timeout, request.peers)
 
     def get(directory: str, name: str, largest: int = TOOL_TEXT.limit) -> Path:
         downloads.get(f"{directory}/{name}", target / name, largest)

@@ -28,6 +28,7 @@ _WIRE = ("tests/unit/git/test_git_wire.py",)
 _CHILDREN = ("tests/unit/git/test_git_children.py",)
 _OUTBOUND = ("tests/unit/outbound/test_outbound_connections.py",)
 _PARSERS = ("tests/unit/git/test_git_parsers.py",)
+_PEERS = ("tests/unit/outbound/test_outbound_peers.py",)
 _DOWNLOADS = ("tests/unit/toolchain/test_toolchain_downloads.py",)
 
 
@@ -466,6 +467,34 @@ MUTATIONS = (
         "if commit.raw_length() > COMMIT_OBJECT.limit:",
         "if not COMMIT_OBJECT:",
         _PARSERS,
+    ),
+    Mutation(
+        "peers: the address that a name resolves to is not judged",
+        "magos/outbound",
+        "for family, address in found if peers.permits(address[0])]",
+        "for family, address in found]",
+        _PEERS,
+    ),
+    Mutation(
+        "peers: IPv4 inside IPv6 is not judged",
+        "magos/outbound",
+        "return [own] if inner is None else [own, inner]",
+        "return [own]",
+        _PEERS,
+    ),
+    Mutation(
+        "peers: ssh resolves the name itself",
+        "magos/git",
+        "        arguments += self._pinned(host, port or 22)\n",
+        "",
+        _PEERS,
+    ),
+    Mutation(
+        "peers: a message tells what a redirect led to",
+        "magos/git",
+        "if _origin(url) != self._repo.origin and not self._deadline.expired():",
+        "if not url:",
+        _PEERS,
     ),
 )
 

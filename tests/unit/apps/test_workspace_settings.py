@@ -25,6 +25,8 @@ def test_what_the_runner_needs_is_handed_on_and_nothing_else() -> None:
         "MAGOS_OPENTOFU_MIRROR": "http://mirror",
         "MAGOS_ALLOWED_GIT_SCHEMES": "https, file",
         "MAGOS_VERIFY_SIGNATURES": "true",
+        "MAGOS_DENIED_PEERS": "10.0.0.0/8",
+        "MAGOS_ALLOWED_PEERS": "10.1.2.3",
         "MAGOS_POSTGRES_PASSWORD": "secret",
         "PATH": "/bin",
     }
@@ -32,6 +34,8 @@ def test_what_the_runner_needs_is_handed_on_and_nothing_else() -> None:
     assert settings.allowed_schemes == ("https", "file")
     assert settings.runner_environment == (
         ("MAGOS_ALLOWED_GIT_SCHEMES", "https, file"),
+        ("MAGOS_ALLOWED_PEERS", "10.1.2.3"),
+        ("MAGOS_DENIED_PEERS", "10.0.0.0/8"),
         ("MAGOS_OPENTOFU_MIRROR", "http://mirror"),
         ("MAGOS_VERIFY_SIGNATURES", "true"),
     )
@@ -49,6 +53,8 @@ def test_what_the_runner_needs_is_handed_on_and_nothing_else() -> None:
         ("MAGOS_PVC_SIZE", "-1Gi"),
         ("MAGOS_ALLOWED_GIT_SCHEMES", "https,ftp"),
         ("MAGOS_VERIFY_SIGNATURES", "yes"),
+        ("MAGOS_DENIED_PEERS", "10.0.0.0/40"),
+        ("MAGOS_ALLOWED_PEERS", "git.example.com"),
         ("MAGOS_ALLOW_EPHEMERAL_STATE", "1"),
         ("MAGOS_JOB_POD_CONFIG", "/nonexistent/pod.yaml"),
     ],

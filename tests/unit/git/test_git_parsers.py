@@ -127,8 +127,7 @@ def test_bound_gitmodules(store: DiskObjectStore) -> None:
 def test_bound_submodules(tmp_path: Path) -> None:
     access = Access(URL, ANONYMOUS, ("https",), tmp_path)
     with Stores(tmp_path) as stores:
-        for _ in range(SUBMODULES.limit + 1):
-            store = stores.create()
+        store, *_ = [stores.create() for _ in range(SUBMODULES.limit + 1)]
         fetch = make_fetcher(access, stores, Deadline(60, "fetching"))
         with pytest.raises(GitError, match="more than 100 submodules"):
             fetch(Source(URL, store), (b"a",), "ext::sh -c true", GitSHA("a" * 40))
@@ -203,7 +202,7 @@ def test_bound_export_files(store: DiskObjectStore) -> None:
     files = [(b"%d" % number, ("file", b"")) for number in range(6)]
     assert export(store, files, Limits(files=6)).files == 6
     assert "more than 5 files" in refused(store, files, Limits(files=5))
-    directories = [(b"%d" % number, []) for number in range(6)]
+    directories: object = [(b"%d" % number, []) for number in range(6)]
     assert "more than 5 files or directories" in refused(store, directories, Limits(files=5))
 
 

@@ -10,6 +10,7 @@ import pytest
 from magos.bounds import ADDRESSES, NAME_LOOKUPS
 from magos.outbound import connect as connecting
 from magos.outbound.connect import connect, look_up
+from magos.outbound.peers import Peers
 
 
 class NameServer:
@@ -58,7 +59,7 @@ def test_a_name_that_is_never_resolved_costs_the_time_that_it_was_given() -> Non
 @pytest.mark.usefixtures("names")
 def test_an_unknown_name_is_told_as_the_system_tells_it() -> None:
     with pytest.raises(socket.gaierror, match="unknown"):
-        connect("missing.invalid", 443, 20)
+        connect("missing.invalid", 443, 20, Peers())
 
 
 def test_bound_name_lookups(names: NameServer) -> None:
@@ -77,10 +78,10 @@ def test_bound_name_lookups(names: NameServer) -> None:
 def test_bound_addresses(names: NameServer, listener: socket.socket) -> None:
     dead = entry(1)
     names.addresses = [dead] * (ADDRESSES.limit - 1) + [entry(listener.getsockname()[1])]
-    connect("many.invalid", 443, 60).close()
+    connect("many.invalid", 443, 60, Peers()).close()
     names.addresses.insert(0, dead)
     with pytest.raises(ConnectionRefusedError):
-        connect("many.invalid", 443, 60)
+        connect("many.invalid", 443, 60, Peers())
 
 
 def test_all_addresses_of_a_name_share_the_time(names: NameServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,10 +99,10 @@ def test_all_addresses_of_a_name_share_the_time(names: NameServer, monkeypatch: 
     monkeypatch.setattr(connecting, "monotonic", lambda: now)
     monkeypatch.setattr(socket, "socket", Silent)
     with pytest.raises(TimeoutError):
-        connect("silent-addresses.invalid", 443, 60)
+        connect("silent-addresses.invalid", 443, 60, Peers())
     assert now == 60
 
 
 def test_an_address_in_figures_needs_no_look_up(listener: socket.socket) -> None:
-    with connect("127.0.0.1", listener.getsockname()[1], 60) as connection:
+    with connect("127.0.0.1", listener.getsockname()[1], 60, Peers()) as connection:
         assert connection.gettimeout() is not None
