@@ -17,6 +17,7 @@ from magos.api.meta import Condition
 from magos.api.phases import Phase
 from magos.api.reasons import HEALING, Reason
 from magos.api.timestamps import format_time
+from magos.bounds import STATUS_MESSAGE
 from magos.errors import InvariantViolation
 
 __all__ = [
@@ -33,7 +34,7 @@ __all__ = [
     "standing_conditions",
 ]
 
-LONGEST_MESSAGE = 1024
+LONGEST_MESSAGE = STATUS_MESSAGE.limit
 """Characters of ``status.message`` and of a condition's message."""
 
 

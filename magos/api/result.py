@@ -11,6 +11,7 @@ from typing import Annotated
 import msgspec
 
 from magos.api.names import JobType
+from magos.bounds import RUN_RESULT
 from magos.ids import is_git_sha, parse_digest, parse_run_id
 
 __all__ = [
@@ -25,7 +26,6 @@ __all__ = [
 ]
 
 SCHEMA_VERSION = 1
-_LARGEST = 16 * 1024
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 """JSON knows integers of any size; what is decoded here is written again into annotations, status and history."""
 
@@ -112,7 +112,7 @@ def decode_result(message: str | bytes) -> Result:
     """
     if not message:
         raise ValueError("the runner left no result")
-    if len(message) > _LARGEST:
+    if len(message) > RUN_RESULT.limit:
         raise ValueError(f"the runner's result has {len(message)} characters, more than any runner writes")
     try:
         version = _version_decoder.decode(message).v

@@ -1,12 +1,11 @@
 """Answers ``JobEvents``: the Warning Events that say why a Job's pod does not start."""
 
 from magos.api.kube import EVENTS, KubeEvent
+from magos.bounds import JOB_EVENTS
 from magos.reconcilers.effects import JobEvents, JobWarning
 from magos.runtime.client.client import ApiClient
 
 __all__ = ["read_job_events"]
-
-_MOST = 50
 
 
 async def read_job_events(probe: JobEvents, client: ApiClient) -> tuple[JobWarning, ...]:
@@ -15,7 +14,7 @@ async def read_job_events(probe: JobEvents, client: ApiClient) -> tuple[JobWarni
     for uid in filter(None, (probe.job_uid, probe.pod_uid)):
         page = await client.list(EVENTS, probe.namespace, field_selector=f"regarding.uid={uid},type=Warning", limit=500)
         found += [event for event in page.items if event.regarding.uid == uid and event.type == "Warning"]
-    latest = sorted(found, key=_when)[-_MOST:]
+    latest = sorted(found, key=_when)[-JOB_EVENTS.limit :]
     return tuple(JobWarning(reason=event.reason, note=event.note) for event in latest)
 
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from magos.apps.controllers import Build, run_program_with_flags
 from magos.apps.refwatcher_composition import RefWatcherSettings, refwatcher_controller
-from magos.apps.workspace_settings import allowed_schemes
+from magos.apps.workspace_settings import allowed_schemes, peers
 from magos.durations import parse_duration
 from magos.reconcilers.refwatcher.schedule import Limits
 
@@ -39,6 +39,7 @@ def refwatcher_settings(environ: Mapping[str, str], flags: argparse.Namespace) -
         default_poll_interval=flags.default_poll_interval,
         limits=Limits(workers=flags.worker_count, queue=flags.work_queue_size),
         allowed_schemes=allowed_schemes(environ),
+        peers=peers(environ),
     )
 
 

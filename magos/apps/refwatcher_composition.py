@@ -15,6 +15,7 @@ from magos.apps.refwatcher_access import SELECTOR, AccessReader
 from magos.apps.refwatcher_listing import GitLister, host_of
 from magos.apps.refwatcher_metrics import PollMetrics
 from magos.apps.refwatcher_poller import Lister, Poller, nothing_to_do
+from magos.outbound.peers import Peers
 from magos.reconcilers.refwatcher.machine import Observation, reconcile
 from magos.reconcilers.refwatcher.schedule import Limits
 from magos.reconcilers.refwatcher.watch import DEFAULT_POLL_INTERVAL, RepositoryAccess, WatchSettings, observe
@@ -34,6 +35,7 @@ class RefWatcherSettings(Struct, frozen=True, kw_only=True):
     default_poll_interval: timedelta = DEFAULT_POLL_INTERVAL
     limits: Limits = Limits()
     allowed_schemes: tuple[str, ...] = ("https", "http", "ssh")
+    peers: Peers = Peers()
 
 
 def refwatcher_controller(
@@ -49,6 +51,7 @@ def refwatcher_controller(
             access,
             assembly.clock,
             allowed_schemes=settings.allowed_schemes,
+            peers=settings.peers,
             threads=settings.limits.workers,
         )
     poller = Poller(settings.limits, lister, workspaces.cache.get, bell, clock=assembly.clock, rng=assembly.rng)

@@ -8,6 +8,7 @@ from magos.git.credentials import Credentials
 from magos.git.errors import GitError
 from magos.git.lsremote import LsRemotesRequest, ls_remotes
 from magos.git.url import parse
+from magos.outbound.peers import Peers
 from magos.reconcilers.refwatcher.machine import Failure
 from magos.reconcilers.refwatcher.schedule import Listing, Poll
 from magos.runtime.client.client import ApiClient
@@ -28,12 +29,14 @@ class GitLister:
         clock: Clock,
         *,
         allowed_schemes: tuple[str, ...],
+        peers: Peers = Peers(),  # noqa: B008  # immutable
         threads: int,
     ) -> None:
         self._client = client
         self._access = access
         self._clock = clock
         self._schemes = allowed_schemes
+        self._peers = peers
         self._threads = anyio.CapacityLimiter(threads)
 
     async def __call__(self, poll: Poll) -> Listing:
@@ -48,6 +51,7 @@ class GitLister:
             allowed_schemes=self._schemes,
             credentials=credentials,
             timeout=LS_REMOTE_SECONDS,
+            peers=self._peers,
         )
         began = self._clock.monotonic()
         try:

@@ -12,14 +12,17 @@ from magos.apps.pod_config import VARIABLE as POD_CONFIG
 from magos.apps.pod_config import read_pod_config
 from magos.durations import parse_duration
 from magos.errors import ConfigurationError
+from magos.outbound.peers import Network, Peers, parse_networks
 from magos.reconcilers.workspace.settings import DEFAULT_SCHEMES, PodConfig, WorkspaceSettings
 from magos.reconcilers.workspace.toolversion import MINIMUM_OPENTOFU, MINIMUM_TERRAFORM, SETTINGS
 
-__all__ = ["PASSED_ON", "load_workspace_settings"]
+__all__ = ["PASSED_ON", "allowed_schemes", "load_workspace_settings", "peers"]
 
 PASSED_ON = (
     "MAGOS_ALLOWED_GIT_SCHEMES",
+    "MAGOS_ALLOWED_PEERS",
     "MAGOS_ALLOW_EPHEMERAL_STATE",
+    "MAGOS_DENIED_PEERS",
     "MAGOS_OPENTOFU_MIRROR",
     "MAGOS_RELEASE_KEYS",
     "MAGOS_TERRAFORM_MIRROR",
@@ -75,7 +78,20 @@ def allowed_schemes(environ: Mapping[str, str]) -> tuple[str, ...]:
     return schemes
 
 
+def peers(environ: Mapping[str, str]) -> Peers:
+    """Return which addresses Git and downloads of tools may connect to."""
+    return Peers(denied=_networks(environ, "MAGOS_DENIED_PEERS"), allowed=_networks(environ, "MAGOS_ALLOWED_PEERS"))
+
+
+def _networks(environ: Mapping[str, str], name: str) -> tuple[Network, ...]:
+    try:
+        return parse_networks(environ.get(name, ""))
+    except ValueError as error:
+        raise ConfigurationError(f"{name}: {error} (a list separated by commas)") from None
+
+
 def _passed_on(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    peers(environ)
     for name in _SWITCHES:
         _one_of(environ, name, ("true", "false"), "false")
     return tuple((name, environ[name]) for name in PASSED_ON if environ.get(name))

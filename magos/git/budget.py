@@ -1,11 +1,14 @@
 """How much one operation may receive, whatever the transport and the protocol version: a server may send without end.
 
-Content is what goes into packs; talk is everything else (references, acknowledgements, progress), most of which has to
-be kept in memory. All repositories of a checkout, submodules included, share one budget.
+Content is what goes into packs; talk is everything else on every channel: references, acknowledgements, progress,
+diagnostics of the transport, headers. All repositories of a checkout, submodules included, share one budget.
 """
+
+import threading
 
 import msgspec
 
+from magos.bounds import GIT_CONTENT, GIT_OBJECTS, GIT_TALK
 from magos.git.errors import GitError, GitReason
 
 __all__ = ["Budget", "BudgetLimits"]
@@ -20,33 +23,41 @@ class BudgetLimits(msgspec.Struct, frozen=True):
     send that cannot serve a single commit.
     """
 
-    content: int = 2048 * _MIB
-    objects: int = 2_000_000
-    talk: int = 32 * _MIB
+    content: int = GIT_CONTENT.limit
+    objects: int = GIT_OBJECTS.limit
+    talk: int = GIT_TALK.limit
 
 
 class Budget:
-    """Counts what arrives and raises ``GitError`` (GitFailed) where it is too much; for one thread at a time."""
+    """Counts what arrives and raises ``GitError`` (GitFailed) where it is too much.
+
+    ``received`` may be called by several threads, one for each channel. ``spent`` is the error that ended the budget,
+    for a thread whose channel was closed because another's had brought too much.
+    """
 
     def __init__(self, limits: BudgetLimits | None = None) -> None:
+        self.spent: GitError | None = None
         self._limits = limits or BudgetLimits()
+        self._lock = threading.Lock()
         self._received = 0
         self._content = 0
         self._objects = 0
 
     def received(self, size: int, source: object) -> None:
         """Count ``size`` bytes of any kind from ``source``."""
-        self._received += size
-        if self._received - self._content > self._limits.talk:
-            raise GitError(
-                GitReason.GIT_FAILED,
+        with self._lock:
+            self._received += size
+            excess = self._received - self._content > self._limits.talk
+        if excess:
+            raise self._end(
                 f"{source} sent more than {self._limits.talk // _MIB} MiB of references and messages; check the URL and"
-                " the server, or remove references that nobody needs",
+                " the server, or remove references that nobody needs"
             )
 
     def packed(self, size: int, source: object) -> None:
         """Count ``size`` bytes of what was received as content."""
-        self._content += size
+        with self._lock:
+            self._content += size
         if self._content > self._limits.content:
             raise self._too_much(source, f"{self._limits.content // _MIB:,} MiB")
 
@@ -56,10 +67,12 @@ class Budget:
         if self._objects > self._limits.objects:
             raise self._too_much(source, f"{self._limits.objects:,} objects")
 
-    @staticmethod
-    def _too_much(source: object, limit: str) -> GitError:
-        return GitError(
-            GitReason.GIT_FAILED,
+    def _too_much(self, source: object, limit: str) -> GitError:
+        return self._end(
             f"{source} sent more than {limit} of history; let the server serve single commits"
-            " (uploadpack.allowReachableSHA1InWant, shallow fetches), or split the repository",
+            " (uploadpack.allowReachableSHA1InWant, shallow fetches), or split the repository"
         )
+
+    def _end(self, message: str) -> GitError:
+        self.spent = GitError(GitReason.GIT_FAILED, message)
+        return self.spent

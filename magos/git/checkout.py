@@ -9,6 +9,7 @@ from magos.git.credentials import ANONYMOUS, Credentials
 from magos.git.errors import GitError, GitReason
 from magos.git.url import parse
 from magos.ids import GitSHA
+from magos.outbound.peers import Peers
 
 __all__ = ["CheckoutRequest", "Export", "checkout"]
 
@@ -29,6 +30,7 @@ class CheckoutRequest(msgspec.Struct, frozen=True):
     allowed_schemes: tuple[str, ...] = ("https", "http", "ssh")
     credentials: Credentials = ANONYMOUS
     timeout: float = 600.0
+    peers: Peers = Peers()
 
 
 class Export(msgspec.Struct, frozen=True):
@@ -62,7 +64,7 @@ def checkout(request: CheckoutRequest) -> Export:
     from magos.git.submodules import Source, make_fetcher
 
     deadline = Deadline(request.timeout, f"fetching {url}")
-    access = Access(url, request.credentials, request.allowed_schemes, request.workdir)
+    access = Access(url, request.credentials, request.allowed_schemes, request.workdir, peers=request.peers)
     try:
         with Stores(request.workdir) as stores:
             store = stores.create()

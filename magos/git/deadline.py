@@ -1,11 +1,10 @@
 """A time budget that a blocking operation checks as it goes, and that cuts the connections of those that cannot."""
 
-import contextlib
 import socket
-import threading
 import time
 
 from magos.git.errors import GitError, GitReason
+from magos.outbound.cuts import Cuts
 
 __all__ = ["Deadline"]
 
@@ -17,7 +16,7 @@ class Deadline:
         self._seconds = seconds
         self._what = what
         self._end = time.monotonic() + seconds
-        self._cuts: list[tuple[threading.Timer, socket.socket]] = []
+        self._cuts = Cuts()
 
     def remaining(self) -> float:
         """Return the seconds left, at least 0.001 so that it can serve as a socket timeout."""
@@ -40,33 +39,13 @@ class Deadline:
         )
 
     def cut(self, connection: socket.socket) -> None:
-        """Shut the connection down when the budget is used up, whoever reads from it then.
-
-        A time-out of a socket begins anew with every byte, so a server that drips could hold a reader for ever: while
-        it shakes hands, in its headers, in the middle of a packet. What a fast one has sent can still be read, so its
-        readers must ``check``. ``release`` must follow.
-        """
-        own = connection.dup()  # a TLS layer takes the other's descriptor over
-        timer = threading.Timer(self.remaining(), _shut_down, [own])
-        timer.daemon = True
-        self._cuts.append((timer, own))
-        timer.start()
+        """Shut the connection down when the budget is used up; its readers must ``check``, ``release`` must follow."""
+        self._cuts.cut(connection, self.remaining())
 
     def cut_all(self) -> None:
         """Shut every connection down that is to be cut at the end, now."""
-        for _, own in tuple(self._cuts):
-            _shut_down(own)
+        self._cuts.now()
 
     def release(self) -> None:
         """Cut no connection any more; those that were cut stay so."""
-        for timer, own in self._cuts:
-            timer.cancel()
-            if timer.ident is not None:  # None: its start was interrupted
-                timer.join()
-            own.close()
-        self._cuts.clear()
-
-
-def _shut_down(connection: socket.socket) -> None:
-    with contextlib.suppress(OSError):  # the other side was faster
-        connection.shutdown(socket.SHUT_RDWR)
+        self._cuts.release()

@@ -13,6 +13,17 @@ from dulwich.errors import ObjectFormatException
 from dulwich.object_store import DiskObjectStore
 from dulwich.objects import Blob, Commit, ObjectID, ShaFile, Tree, parse_tree
 
+from magos.bounds import (
+    COMMIT_OBJECT,
+    EXPORT_CONTENT,
+    EXPORT_DEPTH,
+    EXPORT_FILES,
+    EXPORT_WARNINGS,
+    GITATTRIBUTES,
+    LFS_POINTER,
+    LINK_TARGET,
+    TREE_OBJECT,
+)
 from magos.git.errors import GitError, GitReason
 from magos.git.paths import TreePath, display, link_leaves_tree, name_problem
 from magos.git.submodules import Fetcher, Source, declared_urls
@@ -23,10 +34,7 @@ __all__ = ["Limits", "Written", "export_tree"]
 _LINK, _DIRECTORY, _SUBMODULE = 0o120000, 0o040000, 0o160000
 _REGULAR, _KIND = 0o100000, 0o170000
 _LFS_HEADER = b"version https://git-lfs.github.com/spec/v1\n"
-_LFS_LONGEST = 1024  # the LFS specification: a pointer file is smaller
 _CONVERSIONS = (b"eol=crlf", b"working-tree-encoding=")
-_MOST_WARNINGS = 20
-_LONGEST_LINK = 4095
 _SHA_BYTES = 20
 
 _Entries = list[tuple[bytes, int, ObjectID]]
@@ -37,9 +45,9 @@ class Limits(msgspec.Struct, frozen=True):
     directories), bytes of content, components of a path.
     """
 
-    files: int = 100_000
-    content: int = 512 * 1024 * 1024
-    depth: int = 64
+    files: int = EXPORT_FILES.limit
+    content: int = EXPORT_CONTENT.limit
+    depth: int = EXPORT_DEPTH.limit
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -72,18 +80,20 @@ class _Plan:
         commit = _look_up(source.store, ObjectID(sha.encode()))
         if not isinstance(commit, Commit):
             raise self.refusal(prefix, f"is recorded as {sha}, which is not a commit")
-        root = self._entries(source.store, commit.tree, prefix)
-        modules = self._declared(source, root, prefix)
-        pending = [(prefix, root)]
+        if commit.raw_length() > COMMIT_OBJECT.limit:
+            raise self.refusal(prefix, f"is a commit of more than {COMMIT_OBJECT.limit // 1024**2} MiB")
+        modules = self._declared(source, self._entries(source.store, commit.tree, prefix), prefix)
+        pending = [(prefix, commit.tree)]  # one directory at a time is in memory: many may be one large object
         while pending:
-            path, entries = pending.pop()
+            path, tree = pending.pop()
+            entries = self._entries(source.store, tree, path)
             pending += self._add_entries(source, path, entries, modules, len(prefix))
 
     def _add_entries(
         self, source: Source, parent: TreePath, entries: _Entries, modules: dict[bytes, str], base: int
-    ) -> list[tuple[TreePath, _Entries]]:
+    ) -> list[tuple[TreePath, ObjectID]]:
         seen: set[bytes] = set()
-        subtrees: list[tuple[TreePath, _Entries]] = []
+        subtrees: list[tuple[TreePath, ObjectID]] = []
         for name, mode, sha in entries:
             path = (*parent, name)
             self._check(path, duplicate=name in seen)
@@ -95,7 +105,7 @@ class _Plan:
                 self.links[path] = self._link_target(source.store, path, sha)
             elif kind == _DIRECTORY:
                 self.directories.append(path)
-                subtrees.append((path, self._entries(source.store, sha, path)))
+                subtrees.append((path, sha))
             elif kind == _SUBMODULE:
                 self.directories.append(path)
                 self._add_submodule(source, path, modules.get(b"/".join(path[base:])), git_sha(sha.decode()))
@@ -123,7 +133,7 @@ class _Plan:
 
     def _link_target(self, store: DiskObjectStore, path: TreePath, sha: ObjectID) -> bytes:
         target = self.blob(store, sha, path).data
-        if len(target) > _LONGEST_LINK or path[-1].lower() in {b".gitmodules", b".gitattributes"}:
+        if len(target) > LINK_TARGET.limit or path[-1].lower() in {b".gitmodules", b".gitattributes"}:
             raise self.refusal(path, "must not be a link")
         return target
 
@@ -149,6 +159,8 @@ class _Plan:
         """Return the entries as they are stored: the library's own tree object hides a name that occurs twice."""
         try:
             kind, raw = store.get_raw(sha)
+            if kind == Tree.type_num and len(raw) > TREE_OBJECT.limit:
+                raise self.refusal(path, f"is a directory of more than {TREE_OBJECT.limit // 1024**2} MiB")
             if kind == Tree.type_num:
                 return [
                     (name, mode, ObjectID(entry)) for name, mode, entry in parse_tree(raw, _SHA_BYTES, strict=False)
@@ -209,8 +221,9 @@ def _write(plan: _Plan, root: bytes, limits: Limits, top: Source) -> Written:
             os.symlink(target, _join(root, path))  # noqa: PTH211
     except OSError as error:
         raise plan.refusal(path, f"cannot be written ({error.strerror})") from error
-    if len(warnings) > _MOST_WARNINGS:
-        warnings = [*warnings[:_MOST_WARNINGS], f"and {len(warnings) - _MOST_WARNINGS} more warnings about the tree"]
+    most = EXPORT_WARNINGS.limit
+    if len(warnings) > most:
+        warnings = [*warnings[:most], f"and {len(warnings) - most} more warnings about the tree"]
     return Written(len(plan.files) + len(plan.links), total, tuple(warnings))
 
 
@@ -223,13 +236,18 @@ def _write_file(path: bytes, blob: Blob, *, executable: bool) -> None:
 
 
 def _warnings_about(path: TreePath, blob: Blob) -> list[str]:
-    if path[-1] == b".gitattributes" and any(word in blob.data for word in _CONVERSIONS):
+    if path[-1] == b".gitattributes" and _mentions(blob, _CONVERSIONS):
         return [
             f"{display(path)} asks for line-end or encoding conversion, which is not applied: files stay as committed"
         ]
-    if blob.raw_length() < _LFS_LONGEST and blob.data.startswith(_LFS_HEADER):
+    if blob.raw_length() < LFS_POINTER.limit and blob.data.startswith(_LFS_HEADER):
         return [f"{display(path)} is a Git LFS pointer; its content was not fetched, LFS is not supported"]
     return []
+
+
+def _mentions(blob: Blob, words: tuple[bytes, ...]) -> bool:
+    beginning = blob.data[: GITATTRIBUTES.limit]
+    return any(word in beginning for word in words)
 
 
 def _look_up(store: DiskObjectStore, sha: ObjectID) -> ShaFile | None:

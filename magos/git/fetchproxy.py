@@ -18,6 +18,7 @@ from magos.git.gitprograms import BODY_LIMIT
 from magos.git.service import Service
 from magos.git.upstream import Answer, Refusal, Upstream
 from magos.git.url import RepoURL
+from magos.outbound.peers import Peers
 
 __all__ = ["fetch_proxy"]
 
@@ -29,10 +30,10 @@ _PROTOCOLS: Final = frozenset({"version=0", "version=1", "version=2"})
 
 
 @contextmanager
-def fetch_proxy(url: RepoURL, credentials: Credentials) -> Iterator[str]:
+def fetch_proxy(url: RepoURL, credentials: Credentials, peers: Peers) -> Iterator[str]:
     """Yield the base URL that stands for the origin of ``url`` as long as the block runs. Raises ``GitError``."""
     deadline = Deadline(_LONGEST_SECONDS, f"downloading modules from {url.origin}")
-    upstream = Upstream(url, credentials, deadline)
+    upstream = Upstream(url, credentials, deadline, peers)
     prefix = f"/{secrets.token_urlsafe(32)}"
     listener = socket.create_server(("127.0.0.1", 0))
     service = Service(listener, lambda connection: _serve(connection, prefix, upstream), _MOST_CLIENTS)

@@ -22,6 +22,7 @@ from magos.git.fetchproxy import fetch_proxy
 from magos.git.gitprograms import HELPER, ORIGIN, PROXY, RELAY
 from magos.git.sshrelay import ssh_relay
 from magos.git.url import RepoURL, Scheme
+from magos.outbound.peers import Peers
 
 __all__ = ["git_access"]
 
@@ -30,12 +31,19 @@ _WEB = {Scheme.HTTPS, Scheme.HTTP}
 
 @contextmanager
 def git_access(
-    url: RepoURL, credentials: Credentials, allowed_schemes: tuple[str, ...], directory: Path, search_path: str
+    url: RepoURL,
+    credentials: Credentials,
+    allowed_schemes: tuple[str, ...],
+    directory: Path,
+    *,
+    search_path: str,
+    peers: Peers,
 ) -> Iterator[Mapping[str, str]]:
     """Yield the variables for a ``git`` that may fetch from ``url``'s origin with ``credentials``.
 
     The access ends with the block: no port, no socket and no process is left. ``directory`` must be private, empty and
-    outside clone and volume; nothing secret goes there. ``search_path`` is the ``PATH`` of the command. Raises
+    outside clone and volume; nothing secret goes there. ``search_path`` is the ``PATH`` of the command. Of what passes
+    through this process ``peers`` says where it may go. Raises
     ``GitError`` if the credentials cannot be used.
     """
     settings = [("credential.helper", "")]  # an empty value forgets every helper named before
@@ -48,9 +56,9 @@ def git_access(
     }
     schemes = list(allowed_schemes)
     with ExitStack() as stack:
-        environment[RELAY] = stack.enter_context(ssh_relay(url, credentials, directory))
+        environment[RELAY] = stack.enter_context(ssh_relay(url, credentials, directory, peers))
         if url.scheme in _WEB and url.scheme in allowed_schemes and _needs_help(url, credentials):
-            environment[PROXY] = stack.enter_context(fetch_proxy(url, credentials))
+            environment[PROXY] = stack.enter_context(fetch_proxy(url, credentials, peers))
             origin = url.origin
             environment[ORIGIN] = f"{origin.scheme} {origin.host} {origin.port}"
             environment["PATH"] = f"{_install_helper(directory)}{os.pathsep}{search_path}"

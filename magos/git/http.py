@@ -3,7 +3,7 @@
 Basic authentication is sent to the repository's own origin only. A redirect to the same origin (a missing ``.git``) is
 followed with credentials; one to another origin is followed anonymously, after which this client never sends
 credentials again; from HTTPS to HTTP, or to a scheme that is not allowed, it is refused. Only the first request may be
-redirected, like ``http.followRedirects=initial`` of git-config(1).
+redirected, like ``http.followRedirects=initial`` of git-config(1). Bodies of redirects and errors are not read.
 
 The module imports the Git library and is itself imported lazily.
 """
@@ -15,23 +15,21 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urljoin
-from urllib.request import getproxies, proxy_bypass
 
 import urllib3
 from dulwich.client import Urllib3HttpGitClient
 from urllib3.exceptions import HTTPError
 from urllib3.util import parse_url
 
-from magos.git.budget import Budget
+from magos.bounds import HTTP_REDIRECTS
 from magos.git.credentials import CredentialKind, Credentials
-from magos.git.deadline import Deadline
 from magos.git.errors import GitError, GitReason
-from magos.git.pools import pools_with
 from magos.git.url import Origin, RepoURL, Scheme, strip_userinfo
+from magos.git.wire import Wire
+from magos.outbound.managers import Managers, cause_of
 
 __all__ = ["SmartHTTPClient", "retry_after", "tls_context"]
 
-_REDIRECTS = 5
 _CONNECT_SECONDS = 20.0
 _READ_SECONDS = 60.0
 _ADVERTISEMENT = "application/x-git-upload-pack-advertisement"
@@ -40,28 +38,24 @@ _ADVERTISEMENT = "application/x-git-upload-pack-advertisement"
 class SmartHTTPClient(Urllib3HttpGitClient):
     """A Git client for one HTTP(S) repository. Not safe for use by two threads at once."""
 
-    def __init__(
-        self, url: RepoURL, credentials: Credentials, allowed: Collection[str], deadline: Deadline, budget: Budget
-    ) -> None:
+    def __init__(self, wire: Wire, credentials: Credentials, allowed: Collection[str]) -> None:
+        url = wire.url
         self._repo = url
-        self._budget = budget
+        self._wire = wire
         self._schemes = {scheme for scheme in ("https", "http") if scheme in allowed}
-        self._deadline = deadline
-        self._proxies = getproxies()
-        self._managers: dict[str | None, urllib3.PoolManager] = {}
+        self._deadline = wire.deadline
         self._responses: list[urllib3.BaseHTTPResponse] = []
-        self._ssl = tls_context(url, credentials)
+        self._managers = Managers(wire, tls_context(url, credentials))
         login = credentials.basic_auth()
         # RFC 7617 §2.1: UTF-8 is what servers understand beyond ASCII
         self._login = "Basic " + base64.b64encode(":".join(login).encode()).decode() if login else None
-        super().__init__(str(url), pool_manager=self._manager(str(url)), quiet=True)
+        super().__init__(str(url), pool_manager=self._managers.for_url(str(url)), quiet=True)
 
     def close(self) -> None:
         """Close all connections, also those of answers that were not read to the end."""
         for response in self._responses:
             response.close()
-        for manager in self._managers.values():
-            manager.clear()
+        self._managers.close()
 
     def _http_request(
         self,
@@ -72,7 +66,7 @@ class SmartHTTPClient(Urllib3HttpGitClient):
     ) -> tuple[Any, Callable[[int], bytes]]:
         """Perform one request for the Git library; returns the response and a reader of exact lengths."""
         current = url
-        for _ in range(_REDIRECTS + 1):
+        for _ in range(HTTP_REDIRECTS.limit + 1):
             response = self._send(current, dict(headers or {}), data)
             location = response.get_redirect_location()
             if not location:
@@ -80,14 +74,22 @@ class SmartHTTPClient(Urllib3HttpGitClient):
             response.close()
             current = self._redirected(current, location, is_first=data is None)
         else:
-            raise GitError(GitReason.GIT_FAILED, f"{self._repo}: more than {_REDIRECTS} redirects; correct the URL")
+            raise GitError(
+                GitReason.GIT_FAILED, f"{self._repo}: more than {HTTP_REDIRECTS.limit} redirects; correct the URL"
+            )
         if raise_for_status:
-            self._check_status(response, current)
+            self._check_status(response)
+        if response.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+            raise GitError(
+                GitReason.GIT_FAILED,
+                f"{self._repo} sends its answers compressed although it was asked not to; check the server and proxies"
+                " on the way",
+            )
         kind = response.headers.get("Content-Type")
         if data is None and (kind or "").split(";")[0].strip() != _ADVERTISEMENT:
             raise GitError(
                 GitReason.GIT_FAILED,
-                f"{self._repo} did not answer as a Git server (content type {kind or 'missing'});"
+                f"{self._repo} did not answer as a Git server;"
                 " is this the clone URL, and does the server speak the smart HTTP protocol?",
             )
         response.content_type = kind  # type: ignore[attr-defined]
@@ -104,7 +106,7 @@ class SmartHTTPClient(Urllib3HttpGitClient):
         remaining = self._deadline.remaining()
         timeout = urllib3.Timeout(connect=min(_CONNECT_SECONDS, remaining), read=min(_READ_SECONDS, remaining))
         try:
-            response = self._manager(url).request(
+            response = self._managers.for_url(url).request(
                 "GET" if data is None else "POST",
                 url,
                 headers=headers,
@@ -113,8 +115,15 @@ class SmartHTTPClient(Urllib3HttpGitClient):
                 redirect=False,
                 retries=False,
                 preload_content=False,
+                decode_content=False,
             )
         except HTTPError as error:
+            if _origin(url) != self._repo.origin and not self._deadline.expired():
+                # what it is and why it cannot be reached is nobody's business who only named the first
+                raise GitError(
+                    GitReason.GIT_FAILED,
+                    f"cannot reach the server that {self._repo} redirects to; check the network and the URL",
+                ) from error
             raise self._unreachable(error) from error
         self._responses.append(response)
         self._deadline.check()  # headers that were cut off look like headers that ended
@@ -122,14 +131,13 @@ class SmartHTTPClient(Urllib3HttpGitClient):
 
     def _redirected(self, source: str, location: str, *, is_first: bool) -> str:
         target = urljoin(source, location)
-        shown = strip_userinfo(target)
         parsed = parse_url(target)
         if not is_first:
-            raise GitError(GitReason.GIT_FAILED, f"{self._repo}: redirected to {shown} in the middle; use that URL")
+            raise GitError(GitReason.GIT_FAILED, f"{self._repo}: redirected in the middle; correct the URL")
         if parsed.scheme not in self._schemes or (parsed.scheme == "http" and source.startswith("https:")):
             raise GitError(
                 GitReason.SCHEME_NOT_ALLOWED,
-                f"{self._repo}: redirected to {shown}, whose scheme is not allowed here; correct the URL",
+                f"{self._repo}: redirected to a URL whose scheme is not allowed here; correct the URL",
             )
         if parsed.auth:
             raise GitError(GitReason.GIT_FAILED, f"{self._repo}: redirected to a URL with credentials; correct the URL")
@@ -137,16 +145,15 @@ class SmartHTTPClient(Urllib3HttpGitClient):
             self._login = None  # for good: what another origin sends us to is not our repository any more
         return target
 
-    def _check_status(self, response: urllib3.BaseHTTPResponse, url: str) -> None:
+    def _check_status(self, response: urllib3.BaseHTTPResponse) -> None:
         if response.status == 200:
             return
         response.close()
         if response.status == 401:
-            host = parse_url(url).host
             kind = CredentialKind.BASIC if self._login else CredentialKind.NONE
             raise GitError(
                 GitReason.GIT_AUTHENTICATION_FAILED,
-                f"{host} did not accept {kind} for {self._repo} (HTTP 401);"
+                f"{self._repo.host} did not accept {kind} for {self._repo} (HTTP 401);"
                 " check the repository Secret: label, repoURL equality, username and password",
             )
         if response.status == 403:
@@ -185,35 +192,20 @@ class SmartHTTPClient(Urllib3HttpGitClient):
                     raise self._unreachable(error) from error
                 if not chunk:
                     break
-                self._budget.received(len(chunk), self._repo)
                 chunks.append(chunk)
                 missing -= len(chunk)
             return b"".join(chunks)
 
-        return read
+        return self._wire.reader(read)
 
     def _unreachable(self, error: HTTPError) -> GitError:
         if self._deadline.expired():
             return self._deadline.error()
-        cause = str(getattr(error, "reason", None) or error)
-        cause = strip_userinfo(cause.partition(": ")[2] if cause.startswith("<") else cause)
+        cause = strip_userinfo(cause_of(error))
         advice = "check the network and the URL"
         if "CERTIFICATE" in cause.upper():
             advice = "add the server's CA under caBundle of the repository Secret"
         return GitError(GitReason.GIT_FAILED, f"cannot reach {self._repo}: {cause}; {advice}")
-
-    def _manager(self, url: str) -> urllib3.PoolManager:
-        parsed = parse_url(url)
-        proxy = None if proxy_bypass(parsed.host or "") else self._proxies.get(parsed.scheme or "")
-        if proxy not in self._managers:
-            manager = (
-                urllib3.ProxyManager(proxy, ssl_context=self._ssl)
-                if proxy
-                else urllib3.PoolManager(ssl_context=self._ssl)
-            )
-            manager.pool_classes_by_scheme = pools_with(self._deadline)
-            self._managers[proxy] = manager
-        return self._managers[proxy]
 
 
 def retry_after(header: str | None, now: datetime) -> float | None:

@@ -22,6 +22,7 @@ __all__ = [
     "HostKey",
     "fingerprint",
     "image_host_keys",
+    "key_alias",
     "keys_of_host",
     "parse_known_hosts",
     "trusted_entries",
@@ -105,6 +106,15 @@ def keys_of_host(entries: Iterable[HostKey], host: str, port: int) -> list[HostK
     """
     names = [host] if port == 22 else [f"[{host}]:{port}", host]
     return [entry for entry in entries if any(_names_host(entry.hosts, name) for name in names)]
+
+
+def key_alias(entries: Iterable[HostKey], host: str, port: int) -> str:
+    """Return the name under which ssh(1) looks for the keys of ``host``: without the port if only that is known."""
+    if port == 22:
+        return host
+    named = f"[{host}]:{port}"
+    bare = any(_names_host(entry.hosts, host) for entry in entries)
+    return host if bare and not any(_names_host(entry.hosts, named) for entry in entries) else named
 
 
 def _names_host(hosts: str, name: str) -> bool:

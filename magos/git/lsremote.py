@@ -16,6 +16,7 @@ from magos.git.credentials import ANONYMOUS, Credentials
 from magos.git.errors import GitError, GitReason
 from magos.git.url import RepoURL, parse
 from magos.ids import GitSHA, git_sha, is_git_sha
+from magos.outbound.peers import Peers
 
 if TYPE_CHECKING:
     from magos.git.remote import Remote
@@ -52,6 +53,7 @@ class LsRemoteRequest(msgspec.Struct, frozen=True):
     credentials: Credentials = ANONYMOUS
     timeout: float = 60.0
     workdir: Path | None = None
+    peers: Peers = Peers()
 
 
 class LsRemotesRequest(msgspec.Struct, frozen=True):
@@ -63,6 +65,7 @@ class LsRemotesRequest(msgspec.Struct, frozen=True):
     credentials: Credentials = ANONYMOUS
     timeout: float = 10.0
     workdir: Path | None = None
+    peers: Peers = Peers()
 
 
 def candidates(target: str) -> tuple[str, ...]:
@@ -100,7 +103,7 @@ def ls_remote(request: LsRemoteRequest) -> Resolution:
     from magos.git.remote import Access, open_remote
 
     deadline = Deadline(request.timeout, f"asking {url} for its references")
-    access = Access(url, request.credentials, request.allowed_schemes, request.workdir)
+    access = Access(url, request.credentials, request.allowed_schemes, request.workdir, peers=request.peers)
     with open_remote(access, deadline) as remote:
         return resolve(request.target_revision, list_candidates(remote, request.target_revision), url)
 
@@ -117,9 +120,9 @@ def ls_remotes(request: LsRemotesRequest) -> dict[str, Resolution | GitError]:
 
     wanted = dict.fromkeys(name for target in request.targets for name in candidates(target))
     deadline = Deadline(request.timeout, f"asking {url} for its references")
-    access = Access(url, request.credentials, request.allowed_schemes, request.workdir)
+    access = Access(url, request.credentials, request.allowed_schemes, request.workdir, peers=request.peers)
     with open_remote(access, deadline) as remote:
-        advertised = remote.list_refs(tuple(wanted)) if wanted else {}
+        advertised = remote.list_named(tuple(wanted)) if wanted else {}
     return {target: _resolved(target, advertised, url) for target in request.targets}
 
 
@@ -132,7 +135,7 @@ def _resolved(target: str, advertised: Mapping[str, str], url: RepoURL) -> Resol
 
 def list_candidates(remote: "Remote", target: str) -> dict[str, str]:
     """Return the advertised references that can matter for ``target``."""
-    return remote.list_refs(candidates(target))
+    return remote.list_named(candidates(target))
 
 
 def _what(target: str) -> str:

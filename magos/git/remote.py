@@ -36,7 +36,9 @@ from magos.git.openssh import ssh_client
 from magos.git.packs import IncomingPack
 from magos.git.ssh import explain
 from magos.git.url import RepoURL, Scheme, check_scheme
+from magos.git.wire import Wire
 from magos.ids import is_git_sha
+from magos.outbound.peers import Peers
 
 __all__ = ["Access", "Remote", "WantRefused", "open_remote"]
 
@@ -54,6 +56,7 @@ class Access(msgspec.Struct, frozen=True):
     allowed_schemes: tuple[str, ...]
     workdir: Path | None = None
     budget: Budget = msgspec.field(default_factory=Budget)
+    peers: Peers = Peers()
 
 
 class WantRefused(GitError):
@@ -87,16 +90,25 @@ class _EmptyWalker:
 class Remote:
     """A repository that can be asked. Every method may raise ``GitError``; not for two threads at once."""
 
-    def __init__(self, access: Access, client: GitClient, path: str, deadline: Deadline) -> None:
+    def __init__(self, access: Access, client: GitClient, path: str, wire: Wire) -> None:
         self.access = access
         self._client = client
         self._path = path
-        self._deadline = deadline
-        self._log: Path | None = None
+        self._wire = wire
+        self._deadline = wire.deadline
+        self._log: Callable[[], str] | None = None
 
-    def read_log_from(self, log: Path) -> None:
+    def read_log_from(self, log: Callable[[], str]) -> None:
         """Take explanations of failures from the SSH client's log."""
         self._log = log
+
+    def list_named(self, names: Sequence[str]) -> dict[str, str]:
+        """Return name -> object ID of these references, and as ``<tag>^{}`` what annotated tags among them point to.
+
+        What else the server sends is not kept.
+        """
+        with self._wire.only(names):
+            return self.list_refs(names)
 
     def list_refs(self, prefixes: Sequence[str]) -> dict[str, str]:
         """Return name -> object ID of the references with these prefixes; ``<tag>^{}`` gives the commit of a tag."""
@@ -162,6 +174,8 @@ class Remote:
         url = self.access.url
         if isinstance(error, GitError):
             raise error
+        if self.access.budget.spent is not None:  # by another channel, which closed this one
+            raise self.access.budget.spent from error
         if self._deadline.expired():
             raise self._deadline.error() from error
         if isinstance(error, _CORRUPT):
@@ -169,7 +183,7 @@ class Remote:
         if isinstance(error, NotGitRepository):
             raise GitError(GitReason.GIT_FAILED, f"{url} is not a Git repository; check the URL") from error
         if isinstance(error, GitProtocolError | ValueError | AssertionError | LookupError | EOFError):
-            explained = explain(url, self.access.credentials, _read(self._log)) if self._log else None
+            explained = explain(url, self.access.credentials, self._log()) if self._log else None
             text = str(error).strip() or "the connection was closed"
             wants = "not our ref" in text or (explained is not None and "not our ref" in explained.message)
             if fetching and (wants or explained is None):
@@ -191,17 +205,18 @@ def open_remote(access: Access, deadline: Deadline) -> Iterator[Remote]:
     """
     url = access.url
     check_scheme(url, access.allowed_schemes)
+    wire = Wire(url, deadline, access.budget, access.peers)
     private = Path(tempfile.mkdtemp(prefix="git-", dir=access.workdir))  # mode 0700
     try:
         if url.scheme is Scheme.SSH:
-            with ssh_client(url, access.credentials, private, deadline, access.budget) as (client, log):
-                remote = Remote(access, client, url.path, deadline)
+            with ssh_client(wire, access.credentials, private) as (client, log):
+                remote = Remote(access, client, url.path, wire)
                 remote.read_log_from(log)
                 yield remote
             return
-        other = _client(access, deadline)
+        other = _client(access, wire)
         try:
-            yield Remote(access, other, url.path if url.scheme is not Scheme.FILE else _existing(url), deadline)
+            yield Remote(access, other, url.path if url.scheme is not Scheme.FILE else _existing(url), wire)
         finally:
             other.close()
     finally:
@@ -209,23 +224,19 @@ def open_remote(access: Access, deadline: Deadline) -> Iterator[Remote]:
         shutil.rmtree(private)
 
 
-def _client(access: Access, deadline: Deadline) -> GitClient:
+def _client(access: Access, wire: Wire) -> GitClient:
     url = access.url
     if url.scheme is Scheme.FILE:
         return LocalClient(thin_packs=False, quiet=True)
     if url.scheme is Scheme.GIT:
-        return DaemonClient(url, deadline, access.budget)
-    return SmartHTTPClient(url, access.credentials, access.allowed_schemes, deadline, access.budget)
+        return DaemonClient(wire)
+    return SmartHTTPClient(wire, access.credentials, access.allowed_schemes)
 
 
 def _existing(url: RepoURL) -> str:
     if not Path(url.path).is_dir():
         raise GitError(GitReason.GIT_FAILED, f"{url} does not exist on this machine; check the path")
     return url.path
-
-
-def _read(log: Path) -> str:
-    return log.read_text(errors="replace") if log.exists() else ""
 
 
 def _broken(url: RepoURL, error: Exception, text: str) -> str:

@@ -16,7 +16,7 @@ from magos.git.errors import GitError, GitReason
 from magos.git.known_hosts import trusted_lines
 from magos.git.url import RepoURL
 
-__all__ = ["SSHFiles", "explain", "repair_key", "ssh_arguments", "write_private"]
+__all__ = ["SSHFiles", "explain", "host_and_port", "repair_key", "ssh_arguments", "write_private"]
 
 _NULL = os.devnull
 _OFFERED_KEY = re.compile(r"^debug1: Server host key: (\S+) (SHA256:\S+)", re.MULTILINE)
@@ -31,7 +31,6 @@ class SSHFiles(msgspec.Struct, frozen=True):
     """The files of one connection, all 0600 in a private directory; ``key`` is ``None`` without a key."""
 
     known_hosts: Path
-    stderr: Path
     key: Path | None
 
     @classmethod
@@ -41,7 +40,7 @@ class SSHFiles(msgspec.Struct, frozen=True):
         key = None
         if credentials.ssh_private_key:
             key = write_private(directory / "key", repair_key(credentials.ssh_private_key))
-        return cls(known_hosts, directory / "ssh.log", key)
+        return cls(known_hosts, key)
 
 
 def write_private(path: Path, text: str) -> Path:
@@ -92,7 +91,7 @@ def explain(url: RepoURL, credentials: Credentials, log: str) -> GitError | None
         state = "has changed" if changed else "is not known"
         return GitError(
             GitReason.UNKNOWN_HOST_KEY,
-            f"the SSH host key of {_host_and_port(url)} {state}: {key};"
+            f"the SSH host key of {host_and_port(url)} {state}: {key};"
             " compare the fingerprint with the server's and add the key under known_hosts of the repository Secret",
         )
     if "Permission denied" in log or "invalid format" in log or "error in libcrypto" in log:
@@ -105,12 +104,13 @@ def explain(url: RepoURL, credentials: Credentials, log: str) -> GitError | None
             " check the repository Secret: label, repoURL equality and sshPrivateKey",
         )
     if match := _UNREACHABLE.search(log):
-        return GitError(GitReason.GIT_FAILED, f"cannot reach {url}: {_last_line(log)}; check the network and the URL")
+        return GitError(GitReason.GIT_FAILED, f"cannot reach {url}: {match[0]}; check the network and the URL")
     remote = _last_line(log)
     return GitError(GitReason.GIT_FAILED, f"{url}: {remote}; check the URL") if remote else None
 
 
-def _host_and_port(url: RepoURL) -> str:
+def host_and_port(url: RepoURL) -> str:
+    """Return the server as ``known_hosts`` names it (sshd(8), "SSH_KNOWN_HOSTS FILE FORMAT")."""
     return url.host if url.origin.port == 22 else f"[{url.host}]:{url.origin.port}"
 
 

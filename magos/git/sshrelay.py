@@ -22,12 +22,14 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from magos.git.credentials import DEFAULT_USERNAME, Credentials
-from magos.git.known_hosts import HostKey, keys_of_host, trusted_entries
+from magos.git.known_hosts import HostKey, key_alias, keys_of_host, trusted_entries
 from magos.git.service import Service, abstract_socket, peer, same_user
 from magos.git.ssh import SSHFiles, ssh_arguments
 from magos.git.sshcommand import UploadPack, read_command
 from magos.git.sshprocess import SSHProgram
 from magos.git.url import RepoURL, Scheme
+from magos.outbound.connect import connect, permitted
+from magos.outbound.peers import Peers
 
 if TYPE_CHECKING:
     from magos.git.sshagent import AgentSession
@@ -56,13 +58,13 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def ssh_relay(url: RepoURL, credentials: Credentials, directory: Path) -> Iterator[str]:
+def ssh_relay(url: RepoURL, credentials: Credentials, directory: Path, peers: Peers) -> Iterator[str]:
     """Yield the address to give to ``magos.git.gitprograms`` as long as fetches are served.
 
     ``directory`` must be private and empty; only the agent's socket goes there. Raises ``GitError`` if key or host keys
     cannot be used.
     """
-    relay = _Relay(url, credentials, directory)
+    relay = _Relay(url, credentials, directory, peers)
     try:
         yield relay.address
     finally:
@@ -70,8 +72,9 @@ def ssh_relay(url: RepoURL, credentials: Credentials, directory: Path) -> Iterat
 
 
 class _Relay:
-    def __init__(self, url: RepoURL, credentials: Credentials, directory: Path) -> None:
+    def __init__(self, url: RepoURL, credentials: Credentials, directory: Path, peers: Peers) -> None:
         self._url = url
+        self._peers = peers
         self._directory = directory
         self._entries = trusted_entries(credentials.known_hosts)
         self._check_own_host = not (credentials.insecure_ignore_host_key and url.scheme is Scheme.SSH)
@@ -123,7 +126,11 @@ class _Relay:
             wanted = read_command(request.arguments)
         except ValueError as error:
             return _Answer(_FAILED, f"magos: ssh refused: {error}")
-        arguments = self._arguments(wanted, request.protocol)
+        try:
+            address = self._address(wanted)
+        except OSError as error:
+            return _Answer(_FAILED, f"magos: cannot reach {wanted.host}: {error.strerror or error}")
+        arguments = self._arguments(wanted, request.protocol, address)
         try:
             return _Answer(self._run(connection, arguments, descriptors, may_log_in=self._is_own(wanted)))
         except OSError as error:
@@ -135,13 +142,24 @@ class _Relay:
         here = origin.scheme is Scheme.SSH and (wanted.host, wanted.port) == (origin.host, origin.port)
         return here and wanted.user == (self._url.user or DEFAULT_USERNAME)
 
-    def _arguments(self, wanted: UploadPack, protocol: str) -> list[str]:
+    def _address(self, wanted: UploadPack) -> str:
+        """Return an address of the server that may be connected to: the client itself would ask for it again."""
+        seconds = max(self._deadline - monotonic(), 0.001)
+        found = permitted(wanted.host, wanted.port, seconds, self._peers)
+        if len(found) == 1:
+            return str(found[0][1][0])
+        with connect(wanted.host, wanted.port, seconds, self._peers) as connection:
+            return str(connection.getpeername()[0])
+
+    def _arguments(self, wanted: UploadPack, protocol: str, address: str) -> list[str]:
         own = self._is_own(wanted)
         check = self._check_own_host or not own
         null = Path(os.devnull)
-        name, *options = ssh_arguments(SSHFiles(null, null, None), check_host_key=check)
+        name, *options = ssh_arguments(SSHFiles(null, None), check_host_key=check)
         # Of an option that is given twice the first counts.
         first = {
+            "HostName": address,
+            "HostKeyAlias": key_alias(self._entries, wanted.host, wanted.port),
             "UserKnownHostsFile": os.devnull,
             "IdentityAgent": _AGENT if own and self._agent is not None else "none",
             "IdentitiesOnly": "no" if own and self._agent is not None else "yes",

@@ -11,6 +11,7 @@ import msgspec
 from dulwich.config import ConfigFile, parse_submodules
 from dulwich.object_store import DiskObjectStore
 
+from magos.bounds import GITMODULES, SUBMODULES
 from magos.git.credentials import Credentials
 from magos.git.deadline import Deadline
 from magos.git.errors import GitError, GitReason
@@ -22,8 +23,6 @@ from magos.git.url import RepoURL, relative_to
 from magos.ids import GitSHA
 
 __all__ = ["Fetcher", "Source", "credentials_for", "declared_urls", "make_fetcher"]
-
-_MOST_SUBMODULES = 100
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -38,8 +37,13 @@ Fetcher = Callable[[Source, TreePath, str, GitSHA], Source]
 
 
 def declared_urls(gitmodules: bytes) -> dict[bytes, str]:
-    """Return path -> URL of a ``.gitmodules`` file (gitmodules(5)). Raises ``ValueError`` if it cannot be read."""
-    config = ConfigFile.from_file(BytesIO(gitmodules))
+    """Return path -> URL of a ``.gitmodules`` file (gitmodules(5)). Raises ``ValueError`` if it cannot be read.
+
+    Like Git's own reader of this file it opens no other, whatever the file includes.
+    """
+    if len(gitmodules) > GITMODULES.limit:
+        raise ValueError(f"it has more than {GITMODULES.limit // 1024} KiB")
+    config = ConfigFile.from_file(BytesIO(gitmodules), expand_includes=False)
     return {path.strip(b"/"): url.decode() for path, url, _name in parse_submodules(config)}
 
 
@@ -52,9 +56,9 @@ def make_fetcher(top: Access, stores: Stores, deadline: Deadline) -> Fetcher:
     """Return a fetcher that keeps what it fetches in ``stores``."""
 
     def fetch(parent: Source, path: TreePath, reference: str, sha: GitSHA) -> Source:
-        if len(stores) > _MOST_SUBMODULES:
+        if len(stores) > SUBMODULES.limit:
             raise GitError(
-                GitReason.GIT_FAILED, f"{top.url} has more than {_MOST_SUBMODULES} submodules; vendor them or split it"
+                GitReason.GIT_FAILED, f"{top.url} has more than {SUBMODULES.limit} submodules; vendor them or split it"
             )
         try:
             url = relative_to(parent.url, reference)

@@ -8,10 +8,10 @@ The module imports the HTTP library and is itself imported lazily.
 """
 
 import base64
+import socket
 from collections.abc import Iterator, Mapping
 from typing import Final
 from urllib.parse import SplitResult, urljoin, urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import msgspec
 import urllib3
@@ -19,11 +19,12 @@ from urllib3.exceptions import HTTPError
 
 from magos.git.credentials import CredentialKind, Credentials
 from magos.git.deadline import Deadline
-from magos.git.errors import GitError
+from magos.git.errors import GitError, GitReason
 from magos.git.fetchpath import FetchPath, Step
 from magos.git.http import tls_context
-from magos.git.pools import pools_with
-from magos.git.url import RepoURL, Scheme
+from magos.git.url import RepoURL
+from magos.outbound.managers import Managers
+from magos.outbound.peers import Peers
 
 __all__ = ["Answer", "Refusal", "Upstream"]
 
@@ -56,21 +57,44 @@ class Answer(msgspec.Struct, frozen=True):
     chunks: Iterator[bytes]
 
 
+class _Operation:
+    """Watches over the connections of all requests together."""
+
+    def __init__(self, deadline: Deadline, peers: Peers) -> None:
+        self.peers = peers
+        self._deadline = deadline
+        self._received = 0
+
+    def received(self, size: int) -> None:
+        """Count ``size`` bytes; raise ``GitError`` if they are too many or too late."""
+        self._deadline.check()
+        self._received += size
+        if self._received > _MOST_BYTES:
+            raise GitError(GitReason.GIT_FAILED, f"modules of more than {_MOST_BYTES // 1024**3} GiB; split them")
+
+    def remaining(self) -> float:
+        """Return the seconds left."""
+        return self._deadline.remaining()
+
+    def cut(self, connection: socket.socket) -> None:
+        """Shut ``connection`` down at the deadline."""
+        self._deadline.cut(connection)
+
+
 class Upstream:
     """The origin of ``url``; for any number of threads."""
 
-    def __init__(self, url: RepoURL, credentials: Credentials, deadline: Deadline) -> None:
+    def __init__(self, url: RepoURL, credentials: Credentials, deadline: Deadline, peers: Peers) -> None:
         self._url = url
         self._deadline = deadline
         self._login = credentials.basic_auth()
         self._forms = _forms(self._login)
-        self._manager = _manager(url, credentials, deadline)
+        self._managers = Managers(_Operation(deadline, peers), tls_context(url, credentials))
         self._moved: dict[str, str] = {}
-        self._received = 0
 
     def close(self) -> None:
         """Close all connections."""
-        self._manager.clear()
+        self._managers.close()
 
     def refs(self, path: FetchPath, headers: Mapping[str, str]) -> Answer:
         """Ask for the references of a repository. Raises ``Refusal``."""
@@ -105,9 +129,10 @@ class Upstream:
         remaining = self._deadline.remaining()
         timeout = urllib3.Timeout(connect=min(_CONNECT_SECONDS, remaining), read=min(_READ_SECONDS, remaining))
         try:
-            return self._manager.request(
+            address = f"{self._url.origin}{path.target}"
+            return self._managers.for_url(address).request(
                 method,
-                f"{self._url.origin}{path.target}",
+                address,
                 headers=sent,
                 body=body,
                 timeout=timeout,
@@ -117,6 +142,8 @@ class Upstream:
             )
         except HTTPError as error:
             raise Refusal(502, self._unreachable(error)) from None
+        except GitError as error:
+            raise Refusal(504, error.message) from None
 
     def _redirected(self, source: FetchPath, location: str) -> FetchPath:
         target = urljoin(f"{self._url.origin}{source.target}", location)
@@ -159,13 +186,11 @@ class Upstream:
         before = b""
         try:
             while chunk := response.read1(_CHUNK):
-                self._received += len(chunk)
                 seen = before + chunk
-                if self._received > _MOST_BYTES or any(form in seen for form in self._forms):
-                    raise Refusal(502, f"{self._shown(path)}: the answer is too large or repeats the login")
+                if any(form in seen for form in self._forms):
+                    raise Refusal(502, f"{self._shown(path)}: the answer repeats the login")
                 before = seen[-longest:] if longest else b""
                 yield chunk
-                self._deadline.check()
         except HTTPError as error:
             raise Refusal(502, self._unreachable(error)) from None
         except GitError as error:
@@ -196,15 +221,3 @@ def _forms(login: tuple[str, str] | None) -> tuple[bytes, ...]:
     password = login[1].encode()
     forms = (password, base64.b64encode(password).rstrip(b"="), _basic(login).removeprefix("Basic ").encode())
     return tuple(form for form in forms if len(form) >= _SHORTEST_FORM)
-
-
-def _manager(url: RepoURL, credentials: Credentials, deadline: Deadline) -> urllib3.PoolManager:
-    context = tls_context(url, credentials)
-    proxy = None if proxy_bypass(url.host) else getproxies().get(url.scheme.value)
-    manager = (
-        urllib3.ProxyManager(proxy, ssl_context=context, maxsize=4)
-        if proxy
-        else urllib3.PoolManager(ssl_context=context if url.scheme is Scheme.HTTPS else None, maxsize=4)
-    )
-    manager.pool_classes_by_scheme = pools_with(deadline)
-    return manager

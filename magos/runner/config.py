@@ -16,6 +16,7 @@ from magos.api.names import SECRET_COPIES, JobType
 from magos.api.reasons import Reason
 from magos.git.credentials import DEFAULT_USERNAME, Credentials
 from magos.ids import Digest, GitSHA, RunID, git_sha, parse_digest, parse_run_id
+from magos.outbound.peers import Network, Peers, parse_networks
 from magos.runner.outcome import StageFailed
 from magos.runner.redact import secret_forms
 from magos.toolchain.releases import Distribution
@@ -75,6 +76,7 @@ class FetchConfig(msgspec.Struct, frozen=True, kw_only=True):
     run: RunConfig
     credentials: Credentials
     allowed_schemes: tuple[str, ...]
+    peers: Peers
     mirror: str | None
     release_keys: str | None
     verify_signatures: bool
@@ -134,6 +136,7 @@ def load_fetch(env: Environment) -> FetchConfig:
         run=run,
         credentials=git,
         allowed_schemes=tuple(scheme for part in schemes.split(",") if (scheme := part.strip().lower())),
+        peers=Peers(denied=_networks(env, "MAGOS_DENIED_PEERS"), allowed=_networks(env, "MAGOS_ALLOWED_PEERS")),
         mirror=env.get(mirror) or None,
         release_keys=env.get("MAGOS_RELEASE_KEYS") or None,
         verify_signatures=_flag(env, "MAGOS_VERIFY_SIGNATURES", default=True),
@@ -230,6 +233,13 @@ def _flag(env: Environment, name: str, *, default: bool) -> bool:
     if value not in {"true", "false"}:
         raise _invalid(name, f"is {value!r}; it must be true or false")
     return value == "true"
+
+
+def _networks(env: Environment, name: str) -> tuple[Network, ...]:
+    try:
+        return parse_networks(env.get(name, ""))
+    except ValueError as error:
+        raise _invalid(name, f"is a list separated by commas in which {error}") from error
 
 
 def _relative(env: Environment, name: str) -> str | None:

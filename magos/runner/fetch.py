@@ -78,6 +78,7 @@ class Fetch:
                 revision=run.revision,
                 allowed_schemes=self._config.allowed_schemes,
                 credentials=self._config.credentials,
+                peers=self._config.peers,
             )
         )
         self._note(revision=export.revision, warnings=export.warnings)
@@ -106,6 +107,7 @@ class Fetch:
                 mirror_base=self._config.mirror,
                 keys_dir=Path(keys) if keys else None,
                 verify_signatures=self._config.verify_signatures,
+                peers=self._config.peers,
             )
         )
         tool.path.chmod(EXECUTE_ONLY)  # nobody needs to read it, and what it starts cannot reach into it
@@ -122,7 +124,8 @@ class Fetch:
         tool = Tool(self._context.paths, config.run, self._context.supervisor)
         search_path = config.run.environment.get("PATH", os.defpath)
         url = parse(config.run.repo_url)
-        with git_access(url, config.credentials, config.allowed_schemes, directory, search_path) as access:
+        schemes, peers = config.allowed_schemes, config.peers
+        with git_access(url, config.credentials, schemes, directory, search_path=search_path, peers=peers) as access:
             tool.get(access)
 
     def _note(self, *, revision: str = "", tool_version: str = "", warnings: tuple[str, ...] = ()) -> None:

@@ -10,22 +10,21 @@ import os
 import shutil
 import stat
 import tempfile
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
+from magos.bounds import TOOL_ARCHIVE, TOOL_TEXT
+from magos.outbound.peers import Peers
 from magos.toolchain.archive import unpack
 from magos.toolchain.errors import ToolError, ToolReason
 from magos.toolchain.keyexpiry import expiry_warning
 from magos.toolchain.releases import Distribution, Release, architecture, default_base, release, shown
 from magos.toolchain.verify import read_checksums, release_keys, verify_archive, verify_signature
 
-__all__ = ["InstallRequest", "InstalledTool", "install"]
+__all__ = ["InstallRequest", "InstalledTool", "copy_regular", "install"]
 
-_LARGEST_ARCHIVE = 512 * 1024**2
-_LARGEST_TEXT = 4 * 1024**2
 _UNVERIFIED = (
     "the signature of {name} {version} was not verified because MAGOS_VERIFY_SIGNATURES=false;"
     " only its checksum was, which the mirror itself provides"
@@ -49,6 +48,7 @@ class InstallRequest(msgspec.Struct, frozen=True):
     verify_signatures: bool = True
     arch: str = msgspec.field(default_factory=architecture)
     timeout: float = 600.0
+    peers: Peers = Peers()
 
 
 class InstalledTool(msgspec.Struct, frozen=True):
@@ -126,10 +126,10 @@ def _from_cache(request: InstallRequest, wanted: Release, target: Path) -> _File
     present = {
         name: target / name
         for name in names
-        if _copy_regular(
+        if copy_regular(
             request.cache_dir / name,
             target / name,
-            _LARGEST_ARCHIVE if name == wanted.archive else _LARGEST_TEXT,
+            TOOL_ARCHIVE.limit if name == wanted.archive else TOOL_TEXT.limit,
         )
     }
     if wanted.archive not in present or wanted.checksums not in present:
@@ -140,7 +140,8 @@ def _from_cache(request: InstallRequest, wanted: Release, target: Path) -> _File
     return _Files(present[wanted.archive], present[wanted.checksums], signature, f"the cache {request.cache_dir}")
 
 
-def _copy_regular(source: Path, target: Path, largest: int) -> bool:
+def copy_regular(source: Path, target: Path, largest: int) -> bool:
+    """Copy ``source`` if it is a regular file, no link, of at most ``largest`` bytes; tell whether it was."""
     try:
         descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:  # absent, a link, or not ours to read: as good as not cached
@@ -155,36 +156,35 @@ def _copy_regular(source: Path, target: Path, largest: int) -> bool:
 
 
 def _fetch(request: InstallRequest, wanted: Release, target: Path) -> _Files:
-    from magos.toolchain.download import Missing, download, open_client
+    from magos.toolchain.download import Downloads, Missing
 
-    deadline = time.monotonic() + request.timeout
     base = request.mirror_base or default_base(request.distribution)
     first, second = wanted.directories(base)
-    with open_client(request.timeout) as client:
+    downloads = Downloads(request.timeout, request.peers)
 
-        def get(directory: str, name: str, largest: int = _LARGEST_TEXT) -> Path:
-            download(client, f"{directory}/{name}", target / name, deadline=deadline, largest=largest)
-            return target / name
+    def get(directory: str, name: str, largest: int = TOOL_TEXT.limit) -> Path:
+        downloads.get(f"{directory}/{name}", target / name, largest)
+        return target / name
 
+    try:
+        directory, checksums = first, get(first, wanted.checksums)
+    except Missing:
         try:
-            directory, checksums = first, get(first, wanted.checksums)
+            directory, checksums = second, get(second, wanted.checksums)
+        except Missing as error:
+            raise ToolError(
+                ToolReason.TOOL_DOWNLOAD_FAILED,
+                f"{wanted.binary} {wanted.version} was found neither at {shown(first)} nor at {shown(second)}"
+                f" (HTTP {error.status}); check that the version exists and the mirror holds it",
+            ) from error
+    signature = None
+    for name in wanted.signatures if request.verify_signatures else ():
+        try:
+            signature = get(directory, name)
+            break
         except Missing:
-            try:
-                directory, checksums = second, get(second, wanted.checksums)
-            except Missing as error:
-                raise ToolError(
-                    ToolReason.TOOL_DOWNLOAD_FAILED,
-                    f"{wanted.binary} {wanted.version} was found neither at {shown(first)} nor at {shown(second)}"
-                    f" (HTTP {error.status}); check that the version exists and the mirror holds it",
-                ) from error
-        signature = None
-        for name in wanted.signatures if request.verify_signatures else ():
-            try:
-                signature = get(directory, name)
-                break
-            except Missing:
-                continue
-        archive = get(directory, wanted.archive, _LARGEST_ARCHIVE)
+            continue
+    archive = get(directory, wanted.archive, TOOL_ARCHIVE.limit)
     return _Files(archive, checksums, signature, shown(directory))
 
 

@@ -36,6 +36,12 @@ _AGENT = ("tests/unit/git/test_git_agent.py",)
 _STOLEN = "tests/e2e/hostile/test_stolen_credentials.py"
 _ACCESS = ("tests/unit/git/test_git_access.py",)
 _ROLLOUT = ("tests/unit/reconcilers/test_rollout.py", "tests/unit/reconcilers/test_rollout_laws.py")
+_WIRE = ("tests/unit/git/test_git_wire.py",)
+_CHILDREN = ("tests/unit/git/test_git_children.py",)
+_OUTBOUND = ("tests/unit/outbound/test_outbound_connections.py",)
+_PARSERS = ("tests/unit/git/test_git_parsers.py",)
+_PEERS = ("tests/unit/outbound/test_outbound_peers.py",)
+_DOWNLOADS = ("tests/unit/toolchain/test_toolchain_downloads.py",)
 
 
 @dataclass(frozen=True)
@@ -593,6 +599,167 @@ MUTATIONS = (
         "context.verify_flags &= ~ssl.VERIFY_X509_STRICT",
         "context.verify_flags |= ssl.VERIFY_X509_STRICT",
         ("tests/unit/runtime/client/test_tls.py",),
+    ),
+    Mutation(
+        "remote: references that nobody asked for are kept",
+        "magos/git",
+        "        if name not in self._names:\n",
+        "        if not name:\n",
+        _WIRE,
+    ),
+    Mutation(
+        "remote: a listing is kept whatever its size",
+        "magos/git",
+        "if self._kept > GIT_LISTING.limit:",
+        "if self._kept < 0:",
+        _WIRE,
+    ),
+    Mutation(
+        "remote: what ssh says is not counted",
+        "magos/git",
+        "self._received(len(data))\n                except",
+        "self._received(0)\n                except",
+        _WIRE,
+    ),
+    Mutation(
+        "remote: what ssh says is kept whole",
+        "magos/git",
+        "            del self._tail[:excess]\n",
+        "",
+        _WIRE,
+    ),
+    Mutation(
+        "remote: half a line of what was lost is told",
+        "magos/git",
+        "            if self._lost:\n",
+        "            if self._lost < 0:\n",
+        _WIRE,
+    ),
+    Mutation(
+        "remote: what comes after the deadline is taken",
+        "magos/git",
+        "        self.deadline.check()  # what",
+        "        # what",
+        _WIRE,
+    ),
+    Mutation(
+        "remote: ssh may write files",
+        "magos/git",
+        'return ["sh", "-c", _CONFINED, *arguments]',
+        "return arguments",
+        _CHILDREN,
+    ),
+    Mutation(
+        "remote: a name may take for ever",
+        "magos/outbound",
+        "return _Lookup(host, port).wait(seconds)",
+        "return _resolve(host, port)",
+        _OUTBOUND,
+    ),
+    Mutation(
+        "remote: look-ups pile up",
+        "magos/outbound",
+        "if not _lookups.acquire(timeout=seconds):",
+        "if False:",
+        _OUTBOUND,
+    ),
+    Mutation(
+        "remote: each address has the whole time",
+        "magos/outbound",
+        "        left = end - monotonic()\n",
+        "        left = seconds\n",
+        _OUTBOUND,
+    ),
+    Mutation(
+        "remote: headers have no limit of their own",
+        "magos/outbound",
+        "                if self._allowed < 0:",
+        "                if False:",
+        _DOWNLOADS,
+    ),
+    Mutation(
+        "remote: what comes beside the body is not counted",
+        "magos/outbound",
+        "            self._guard.received(size)\n",
+        "            self._guard.received(0)\n",
+        _DOWNLOADS,
+    ),
+    Mutation(
+        "download: https is left for http",
+        "magos/toolchain",
+        'if source.startswith("https:") and',
+        "if not source and",
+        _DOWNLOADS,
+    ),
+    Mutation(
+        "download: what is compressed is taken",
+        "magos/toolchain",
+        'if response.headers.get("Content-Encoding", "identity").strip().lower() != "identity":',
+        "if not response:",
+        _DOWNLOADS,
+    ),
+    Mutation(
+        "download: a login follows a redirect",
+        "magos/toolchain",
+        "if first.auth and (url.scheme, url.host, url.port) == (first.scheme, first.host, first.port):",
+        "if first.auth:",
+        _DOWNLOADS,
+    ),
+    Mutation(
+        "content: gitmodules include other files",
+        "magos/git",
+        "BytesIO(gitmodules), expand_includes=False)",
+        "BytesIO(gitmodules))",
+        _PARSERS,
+    ),
+    Mutation(
+        "content: gitmodules of any size are parsed",
+        "magos/git",
+        "if len(gitmodules) > GITMODULES.limit:",
+        "if not GITMODULES:",
+        _PARSERS,
+    ),
+    Mutation(
+        "content: a directory of any size is parsed",
+        "magos/git",
+        "if kind == Tree.type_num and len(raw) > TREE_OBJECT.limit:",
+        "if kind == Tree.type_num and not TREE_OBJECT:",
+        _PARSERS,
+    ),
+    Mutation(
+        "content: a commit of any size is parsed",
+        "magos/git",
+        "if commit.raw_length() > COMMIT_OBJECT.limit:",
+        "if not COMMIT_OBJECT:",
+        _PARSERS,
+    ),
+    Mutation(
+        "peers: the address that a name resolves to is not judged",
+        "magos/outbound",
+        "for family, address in found if peers.permits(address[0])]",
+        "for family, address in found]",
+        _PEERS,
+    ),
+    Mutation(
+        "peers: IPv4 inside IPv6 is not judged",
+        "magos/outbound",
+        "return [own] if inner is None else [own, inner]",
+        "return [own]",
+        _PEERS,
+    ),
+    Mutation(
+        "peers: ssh resolves the name itself",
+        "magos/git",
+        "        arguments += self._pinned(host, port or 22)\n",
+        "",
+        _PEERS,
+    ),
+    Mutation(
+        "peers: a message tells what a redirect led to",
+        "magos/git",
+        "if _origin(url) != self._repo.origin and not self._deadline.expired():",
+        "if not url:",
+        _PEERS,
     ),
 )
 

@@ -177,7 +177,8 @@ def test_close_sends_what_is_open_and_lets_run_return() -> None:
 
 
 @given(st.text(max_size=3000))
-def test_notes_fit_the_limit_and_are_cut_between_characters(note: str) -> None:
+def test_bound_event_note(note: str) -> None:
+    """A note fits, and is cut between characters."""
     cut = cut_note(note)
     assert len(cut.encode()) <= events.NOTE_LIMIT
     if cut != note.encode(errors="replace").decode():

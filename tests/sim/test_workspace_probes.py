@@ -5,6 +5,7 @@ import base64
 from magos.api.kube import EVENTS, SECRETS
 from magos.apps.job_events import read_job_events
 from magos.apps.repository_secrets import RepositorySecretReader
+from magos.bounds import JOB_EVENTS
 from magos.reconcilers.effects import JobEvents, RepositorySecrets
 from tests.sim.magos import NAMESPACE, World, in_world
 
@@ -62,23 +63,36 @@ def test_a_secret_is_read_once_a_version_and_no_value_is_kept() -> None:
     in_world(scene)
 
 
+def _warning(number: int, uid: str = "job", kind: str = "Warning") -> dict[str, object]:
+    return {
+        "metadata": {"name": f"e{number}", "namespace": NAMESPACE},
+        "eventTime": f"2026-01-01T00:{99 - number:02d}:00.000000Z",
+        "reason": f"R{number}",
+        "note": "n",
+        "type": kind,
+        "action": "A",
+        "reportingController": "c",
+        "reportingInstance": "i",
+        "regarding": {"kind": "Job", "namespace": NAMESPACE, "name": "j", "uid": uid},
+    }
+
+
+def test_bound_job_events() -> None:
+    async def scene(world: World) -> None:
+        for number in range(JOB_EVENTS.limit + 3):
+            await world.user.create(EVENTS, _warning(number))
+        told = await read_job_events(JobEvents(NAMESPACE, "job", "pod"), world.user)
+        assert [warning.reason for warning in told] == [f"R{n}" for n in reversed(range(JOB_EVENTS.limit))]
+
+    in_world(scene)
+
+
 def test_only_warnings_about_this_job_and_its_pod_are_told_oldest_first() -> None:
     async def scene(world: World) -> None:
         for number, (uid, kind) in enumerate(
             [("job", "Warning"), ("pod", "Warning"), ("x", "Warning"), ("job", "Normal")]
         ):
-            event = {
-                "metadata": {"name": f"e{number}", "namespace": NAMESPACE},
-                "eventTime": f"2026-01-01T00:00:0{9 - number}.000000Z",
-                "reason": f"R{number}",
-                "note": "n",
-                "type": kind,
-                "action": "A",
-                "reportingController": "c",
-                "reportingInstance": "i",
-                "regarding": {"kind": "Job", "namespace": NAMESPACE, "name": "j", "uid": uid},
-            }
-            await world.user.create(EVENTS, event)
+            await world.user.create(EVENTS, _warning(number, uid, kind))
         told = await read_job_events(JobEvents(NAMESPACE, "job", "pod"), world.user)
         assert [warning.reason for warning in told] == ["R1", "R0"]
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from magos.api.schema.crd import DEFINITIONS, manifest, to_yaml
-from magos.api.schema.pages import kind_page, phases_page
+from magos.api.schema.pages import bounds_page, kind_page, phases_page
 from magos.api.schema.structural import structs_of, unused_rules
 from magos.api.status import GROUP
 from magos.errors import InvariantViolation
@@ -36,6 +36,7 @@ def generated() -> Mapping[str, str]:
     )
     files |= {f"docs/spec/{d.kind.name.lower()}.md": kind_page(d) for d in DEFINITIONS}
     files["docs/spec/phases.md"] = phases_page()
+    files["docs/design/bounds.md"] = bounds_page()
     return files
 
 

@@ -17,6 +17,7 @@ from magos.api.names import policies_name
 from magos.api.selectors import Selector
 from magos.api.validatingpolicy import JSON_MODE, ValidatingPolicy, content_digest, policy_file, policy_text
 from magos.api.workspace import Workspace
+from magos.bounds import POLICY_TEXTS
 from magos.ids import Digest
 from magos.reconcilers.workspace.ownership import owned_by
 
@@ -31,7 +32,7 @@ __all__ = [
 
 _VOLUME: Final = "policies"
 _MOUNT_PATH: Final = "/policies"
-_LARGEST_CONTENT: Final = 1024**2
+_LARGEST_CONTENT: Final = POLICY_TEXTS.limit
 """Bytes that the API server accepts in the values of a ConfigMap; names are counted here too."""
 _LONGEST_KEY: Final = 253
 _SHOWN: Final = 5

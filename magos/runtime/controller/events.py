@@ -25,6 +25,7 @@ import structlog
 
 from magos.api.kube import EVENTS, EventSeries, KubeEvent, ObjectReference
 from magos.api.meta import ObjectMeta, ObjectRef
+from magos.bounds import EVENT_NOTE
 from magos.runtime.client.client import ApiClient
 from magos.runtime.client.errors import ApiError
 from magos.runtime.client.transport import Lane
@@ -41,7 +42,7 @@ SWEEP = 60.0
 TRIES = 12
 RETRY = 10.0
 RETRY_JITTER = 0.25
-NOTE_LIMIT = 1024
+NOTE_LIMIT = EVENT_NOTE.limit
 TEXT_LIMIT = 128
 _NAME_ROOM = 220
 

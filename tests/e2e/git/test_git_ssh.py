@@ -20,6 +20,7 @@ from magos.git.lsremote import LsRemoteRequest, ls_remote
 from magos.git.ssh import SSHFiles, explain, ssh_arguments
 from magos.git.url import parse
 from magos.local.ports import free_ports
+from magos.outbound.peers import Peers
 from tests.e2e.git.conftest import SCHEMES, Clones
 from tests.e2e.git.servers import HTTPServer, Repository, SSHServer, git, http_server, ssh_server
 
@@ -143,7 +144,7 @@ def test_a_commit_of_another_branch_is_not_behind_the_target_reference(
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can run the client under a UID without passwd entry")
 def test_a_uid_without_passwd_entry_is_told_as_the_cause(tmp_path: Path) -> None:
-    files = SSHFiles(tmp_path / "known_hosts", tmp_path / "log", None)
+    files = SSHFiles(tmp_path / "known_hosts", None)
     done = subprocess.run(
         [*ssh_arguments(files), "127.0.0.1"], user=54321, capture_output=True, text=True, check=False, cwd="/"
     )
@@ -164,7 +165,9 @@ class Modules:
         private = self.folder / f"access-{self.count}"
         private.mkdir(mode=0o700)
         path = os.environ["PATH"]
-        with git_access(parse(repository), credentials, ("https", "http", "ssh"), private, path) as environment:
+        with git_access(
+            parse(repository), credentials, ("https", "http", "ssh"), private, search_path=path, peers=Peers()
+        ) as environment:
             assert not any("hunter22" in value or "PRIVATE" in value for value in environment.values())
             # Neither a key nor host keys nor authorities that somebody could read or exchange.
             assert {entry.name for entry in private.iterdir()} <= {"agent", "programs"}
@@ -252,7 +255,7 @@ def test_the_proxy_ends_with_the_block_although_somebody_is_connected(
     url = parse(f"{server.url}/app.git")
     with socket.socket() as talk:
         login = Credentials(username="alice", password="hunter22")
-        with git_access(url, login, ("http",), tmp_path, os.environ["PATH"]) as access:
+        with git_access(url, login, ("http",), tmp_path, search_path=os.environ["PATH"], peers=Peers()) as access:
             address = ("127.0.0.1", urlsplit(access["MAGOS_GIT_PROXY"]).port or 0)
             talk.connect(address)
             talk.sendall(b"GET /")
@@ -267,7 +270,7 @@ def test_the_relay_ends_with_the_block_in_the_middle_of_a_fetch(
 ) -> None:
     repository.commit({"main.tf": ""})
     url = sshd.url(repository.bare)
-    with git_access(parse(url), access, ("ssh",), tmp_path, os.environ["PATH"]) as variables:
+    with git_access(parse(url), access, ("ssh",), tmp_path, search_path=os.environ["PATH"], peers=Peers()) as variables:
         arguments = ["-p", str(sshd.port), f"{sshd.user}@127.0.0.1", f"git-upload-pack '{repository.bare}'"]
         fetch = subprocess.Popen(
             [*shlex.split(variables["GIT_SSH_COMMAND"]), *arguments],

@@ -142,7 +142,7 @@ def test_an_owned_condition_that_no_longer_holds_is_removed() -> None:
 
 
 @given(message=st.text(max_size=3000))
-def test_a_message_always_fits(message: str) -> None:
+def test_bound_status_message(message: str) -> None:
     short = shorten(message)
     assert len(short) <= LONGEST_MESSAGE
     assert short == message or (short.endswith("…") and message.startswith(short[:-1]))

@@ -54,11 +54,18 @@ def test_the_defaults_are_those_of_the_specification() -> None:
 
 def test_every_setting_can_be_given() -> None:
     settings = parsed(
-        "--default-poll-interval=1m30s", "--worker-count", "3", "--work-queue-size=7", MAGOS_ALLOWED_GIT_SCHEMES="https"
+        "--default-poll-interval=1m30s",
+        "--worker-count",
+        "3",
+        "--work-queue-size=7",
+        MAGOS_ALLOWED_GIT_SCHEMES="https",
+        MAGOS_DENIED_PEERS="10.0.0.0/8",
+        MAGOS_ALLOWED_PEERS="10.1.2.3",
     )
     assert settings.default_poll_interval == timedelta(seconds=90)
     assert (settings.limits.workers, settings.limits.queue) == (3, 7)
     assert settings.allowed_schemes == ("https",)
+    assert [settings.peers.permits(address) for address in ("10.1.2.3", "10.1.2.4")] == [True, False]
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,8 @@ def test_what_the_runner_needs_is_handed_on_and_nothing_else() -> None:
         "MAGOS_OPENTOFU_MIRROR": "http://mirror",
         "MAGOS_ALLOWED_GIT_SCHEMES": "https, file",
         "MAGOS_VERIFY_SIGNATURES": "true",
+        "MAGOS_DENIED_PEERS": "10.0.0.0/8",
+        "MAGOS_ALLOWED_PEERS": "10.1.2.3",
         "MAGOS_POSTGRES_PASSWORD": "secret",
         "PATH": "/bin",
     }
@@ -32,6 +34,8 @@ def test_what_the_runner_needs_is_handed_on_and_nothing_else() -> None:
     assert settings.allowed_schemes == ("https", "file")
     assert settings.runner_environment == (
         ("MAGOS_ALLOWED_GIT_SCHEMES", "https, file"),
+        ("MAGOS_ALLOWED_PEERS", "10.1.2.3"),
+        ("MAGOS_DENIED_PEERS", "10.0.0.0/8"),
         ("MAGOS_OPENTOFU_MIRROR", "http://mirror"),
         ("MAGOS_VERIFY_SIGNATURES", "true"),
     )
@@ -51,6 +55,8 @@ def test_what_the_runner_needs_is_handed_on_and_nothing_else() -> None:
         ("MAGOS_VERIFY_SIGNATURES", "yes"),
         ("MAGOS_MINIMUM_TERRAFORM_VERSION", "1.9"),
         ("MAGOS_MINIMUM_OPENTOFU_VERSION", "1.9.0\n"),
+        ("MAGOS_DENIED_PEERS", "10.0.0.0/40"),
+        ("MAGOS_ALLOWED_PEERS", "git.example.com"),
         ("MAGOS_ALLOW_EPHEMERAL_STATE", "1"),
         ("MAGOS_JOB_POD_CONFIG", "/nonexistent/pod.yaml"),
     ],

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from magos.git.credentials import Credentials
 from magos.git.errors import GitError, GitReason
-from magos.git.known_hosts import fingerprint, image_host_keys, parse_known_hosts, trusted_lines
+from magos.git.known_hosts import fingerprint, image_host_keys, key_alias, parse_known_hosts, trusted_lines
 from magos.git.ssh import SSHFiles, explain, repair_key, ssh_arguments
 from magos.git.submodules import credentials_for, declared_urls
 from magos.git.url import parse
@@ -140,3 +140,18 @@ def test_the_log_of_the_ssh_client_becomes_a_reason(log: str, reason: GitReason,
 
 def test_credentials_are_plain_data() -> None:
     assert msgspec.structs.replace(Credentials(), password="p") == Credentials(password="p")
+
+
+@pytest.mark.parametrize(
+    ("known", "alias"),
+    [
+        ("git.example.com", "git.example.com"),
+        ("[git.example.com]:2222", "[git.example.com]:2222"),
+        ("git.example.com,[git.example.com]:2222", "[git.example.com]:2222"),
+        ("other.example.com", "[git.example.com]:2222"),
+    ],
+)
+def test_a_host_on_another_port_goes_by_the_name_its_key_is_known_under(known: str, alias: str) -> None:
+    entries = parse_known_hosts(f"{known} {KEY}\n")
+    assert key_alias(entries, "git.example.com", 2222) == alias
+    assert key_alias(entries, "git.example.com", 22) == "git.example.com"

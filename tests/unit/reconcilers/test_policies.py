@@ -16,6 +16,7 @@ from magos.api.result import ViolationAction
 from magos.api.selectors import LabelSelector, Selector, compile_selector
 from magos.api.validatingpolicy import ValidatingPolicy, content_digest, policy_text
 from magos.api.workspace import Workspace
+from magos.bounds import POLICY_TEXTS
 from magos.reconcilers.workspace.policies import (
     SelectedPolicies,
     policies_config_map,
@@ -145,3 +146,11 @@ def test_the_digest_depends_on_names_and_contents_only(files: dict[str, bytes]) 
     assert content_digest(dict(reversed(files.items()))) == content_digest(files)
     for name, content in files.items():
         assert content_digest(files | {name: content + b"a"}) != content_digest(files)
+
+
+def test_bound_policy_texts() -> None:
+    half = "x" * (POLICY_TEXTS.limit // 2 - 1000)
+    fitting = [policy(name, {"team": "a"}, note=half) for name in "ab"]
+    assert len(select_policies(TEAM, fitting).files) == 2
+    with pytest.raises(ValueError, match=rf"a ConfigMap holds {POLICY_TEXTS.limit}"):
+        select_policies(TEAM, [*fitting, policy("c", {"team": "a"}, note="y" * 3000)])

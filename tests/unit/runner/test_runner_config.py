@@ -119,3 +119,10 @@ def test_defaults_and_lists() -> None:
     assert load_fetch(ENV | {"GIT_INSECURE_IGNORE_HOST_KEY": "yes"}).credentials.insecure_ignore_host_key is False
     assert load_job(ENV | APPLY).run.phase is JobType.APPLY
     assert load_render(ENV | {"TF_PATH": ""}).run.path == "."
+
+
+def test_denied_and_allowed_peers_are_networks() -> None:
+    peers = load_fetch(ENV | {"MAGOS_DENIED_PEERS": "10.0.0.0/8", "MAGOS_ALLOWED_PEERS": "10.1.2.3"}).peers
+    assert [peers.permits(address) for address in ("10.1.2.3", "10.1.2.4", "127.0.0.1")] == [True, False, True]
+    with pytest.raises(StageFailed, match="MAGOS_DENIED_PEERS"):
+        load_fetch(ENV | {"MAGOS_DENIED_PEERS": "git.example.com"})

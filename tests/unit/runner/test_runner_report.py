@@ -17,6 +17,7 @@ from magos.api.result import (
     ViolationAction,
     decode_result,
 )
+from magos.bounds import RUN_RESULT
 from magos.ids import is_git_sha, parse_digest, parse_run_id
 from magos.runner.report import LARGEST_MESSAGE, encode_result
 
@@ -155,3 +156,13 @@ def test_a_message_that_was_cut_is_refused(result: Result, data: st.DataObject) 
     whole = encode_result(result)
     with pytest.raises(ValueError, match="runner"):
         decode_result(whole[: data.draw(st.integers(0, len(whole) - 1))])
+
+
+def test_bound_run_result() -> None:
+    """What is too long is not even parsed: a container that reads untrusted plans wrote it."""
+    whole = msgspec.json.encode(
+        Result(run_id=RUN, phase=JobType.PLAN, result=Outcome.FAILED, exit_code=1, message="x")
+    ).decode()
+    assert decode_result(whole + " " * (RUN_RESULT.limit - len(whole))).message == "x"
+    with pytest.raises(ValueError, match="more than any runner writes"):
+        decode_result(whole + " " * (RUN_RESULT.limit - len(whole) + 1))
