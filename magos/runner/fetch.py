@@ -94,6 +94,7 @@ class Fetch:
             InstallRequest(
                 distribution=run.distribution,
                 version=run.version,
+                cache_root=paths.workspace_data,
                 cache_dir=paths.tool_cache / run.distribution / run.version,
                 destination=paths.tool,
                 mirror_base=self._config.mirror,
@@ -109,9 +110,6 @@ class Fetch:
         from magos.git.url import parse
 
         config = self._config
-        cache = config.run.environment.get("TF_PLUGIN_CACHE_DIR")
-        if cache:  # the tool refuses to start if the folder it is told of is missing
-            self._context.paths.inside(cache).mkdir(parents=True, exist_ok=True)
         access = git_environment(parse(config.run.repo_url), config.credentials, config.allowed_schemes, private)
         Tool(self._context.paths, config.run, self._context.supervisor).get(access)
 
