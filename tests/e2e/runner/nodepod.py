@@ -61,7 +61,7 @@ class _Sources(PodSources):
 
 
 class NodePod:
-    """The plan pod of a Workspace whose repository lies on its volume, in folder ``repository``.
+    """The plan pod of a Workspace whose repository lies on its volume, in folder ``repository``, then its apply pod.
 
     ``policies`` are the files of the policies that were selected, None without a selector.
     """
@@ -80,6 +80,7 @@ class NodePod:
             path.mkdir(parents=True, exist_ok=True)
             path.chmod(0o777)
         self.policies = policies
+        self._planned: Result | None = None
         self._settings = tuple(settings.items())
         self._variables = variables
 
@@ -108,6 +109,11 @@ class NodePod:
         found = decode_result(PodFolder(self.folder).termination(Stage.JOB).read_bytes())
         assert found.exit_code == code, self.log(Stage.JOB)
         return found
+
+    def fresh(self, planned: Result | None = None) -> None:
+        """Become another pod on the same volume: one that plans, or one that applies what was ``planned``."""
+        self._planned = planned
+        shutil.rmtree(self.folder / "volumes")
 
     async def _run(self, stage: Stage) -> int:
         pod = self._manifest()
@@ -139,16 +145,19 @@ class NodePod:
             terraform=Terraform(version=TOFU_VERSION, distribution=Distribution.OPENTOFU),
         )
         selected = None if self.policies is None else _selected(self.policies)
+        phase = JobType.PLAN if self._planned is None else JobType.APPLY
         plan = JobPlan(
-            job_type=JobType.PLAN,
+            job_type=phase,
             run_id=RUN,
+            revision="" if self._planned is None else self._planned.revision,
+            plan_digest="" if self._planned is None else self._planned.plan_digest,
             passed_on=self._settings,
             variables=self._variables,
             policies=selected,
         )
         record = JobRecord(
             run_id=RUN,
-            job_type=JobType.PLAN,
+            job_type=phase,
             trigger="revision",
             project="shop",
             target_revision="main",
