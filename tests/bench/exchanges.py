@@ -1,4 +1,4 @@
-"""How many times the plan was exchanged on its way, and how many times anything but the plan that was shown was applied."""
+"""How many times a plan was exchanged on its way, and how many times another one than was shown could be applied."""
 
 import sys
 import tempfile

@@ -214,8 +214,8 @@ MUTATIONS = (
     Mutation(
         "digest: the runner applies whatever plan file is there",
         "magos/runner",
-        "        if digest != run.plan_digest:\n",
-        "        if not digest:\n",
+        "        if plan.digest != run.plan_digest:\n",
+        "        if not plan.digest:\n",
         (f"{_STAGES}::test_only_the_plan_that_was_reported_is_applied",),
     ),
     Mutation(
@@ -271,7 +271,8 @@ MUTATIONS = (
         "plan exchange: the digest is taken once more at the end",
         "magos/runner",
         "        digest = parse_digest(rendered.plan_digest)\n",
-        "        digest = digest_again(paths, config.run)\n",
+        "        from magos.ids import digest_of\n\n"
+        "        digest = digest_of(paths.inside(config.run.plan_file).read_bytes())\n",
         (_EXCHANGE,),
     ),
     Mutation(
