@@ -45,10 +45,7 @@ class Render:
         descriptor = os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         try:
             tool = Tool(paths, run, self._context.supervisor)
-            with paths.volume() as volume, sealed_plan(volume, run) as plan, plan.opened() as content:
-                plain = is_plain_plan(content)
-                exposure = tool.show_json(plan, descriptor)
-            self.status = StageStatus(stage=Stage.RENDER, plan_digest=plan.digest, plain_plan=plain)
+            exposure = self._show(tool, descriptor)
             self._note(self_exposure() or exposure)
             if not self._context.supervisor.alone:
                 raise StageFailed(Reason.PLAN_FAILED, "a provider left processes that cannot be ended; check the node")
@@ -56,6 +53,23 @@ class Render:
             _name(descriptor, paths.plan_json)
         finally:
             os.close(descriptor)
+
+    def _show(self, tool: Tool, descriptor: int) -> str:
+        """Write the JSON of the plan to ``descriptor``; return why it may not be what the tool wrote, if so."""
+        run = self._config.run
+        try:
+            with self._context.paths.volume() as volume, sealed_plan(volume, run) as plan:
+                with plan.opened() as content:
+                    plain = is_plain_plan(content)
+                exposure = tool.show_json(plan, descriptor)
+        except OSError as error:
+            raise StageFailed(
+                Reason.PLAN_FAILED,
+                f"the plan of run {run.run_id} cannot be shown ({error}); check what the configuration writes to the"
+                " Workspace's volume",
+            ) from error
+        self.status = StageStatus(stage=Stage.RENDER, plan_digest=plan.digest, plain_plan=plain)
+        return exposure
 
     def _note(self, exposure: str) -> None:
         if not exposure:

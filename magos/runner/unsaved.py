@@ -9,11 +9,12 @@ import io
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from typing import Final
 
 import msgspec
 
-from magos.folder import Folder
+from magos.folder import Folder, NotFolder
 from magos.runner.checkout import ERRORED_STATE, Checkout
 from magos.runner.config import RunConfig
 from magos.runner.context import Context
@@ -41,18 +42,29 @@ def keep_unsaved_state(volume: Folder, checkout: Checkout, run: RunConfig, place
 
     ``OSError`` if that is impossible, for instance because the volume is full.
     """
-    name = f"{UNSAVED}/{run.run_id}{_STATE}"
-    try:
-        with checkout.folder.opened(ERRORED_STATE) as source:
-            with volume.made(UNSAVED) as unsaved:
-                unsaved.replace(f"{run.run_id}{_PLACE}", io.BytesIO(msgspec.json.encode(place)))
-            volume.remove(name)
-            with volume.created(name) as target:
-                shutil.copyfileobj(source, target, 1 << 20)
-    except FileNotFoundError:
-        return None
+    name = f"{run.run_id}{_STATE}"
+    with ExitStack() as held:
+        try:
+            source = held.enter_context(checkout.folder.opened(ERRORED_STATE))
+        except FileNotFoundError:
+            return None
+        unsaved = held.enter_context(_made(volume))
+        unsaved.remove(name)
+        with unsaved.created(name) as target:
+            shutil.copyfileobj(source, target, 1 << 20)
+        with suppress(OSError):  # without it the lineage alone decides where the state belongs
+            unsaved.replace(f"{run.run_id}{_PLACE}", io.BytesIO(msgspec.json.encode(place)))
     checkout.folder.remove(ERRORED_STATE)
-    return name
+    return f"{UNSAVED}/{name}"
+
+
+def _made(volume: Folder) -> Folder:
+    """Hold the folder of kept states; whatever else has its name must not cost a state."""
+    try:
+        return volume.made(UNSAVED)
+    except NotFolder:
+        volume.remove(UNSAVED)
+        return volume.made(UNSAVED)
 
 
 def hand_over(volume: Folder, tool: Tool, variables: Mapping[str, str], context: Context, run: RunConfig) -> None:

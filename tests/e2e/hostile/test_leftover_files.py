@@ -60,6 +60,8 @@ def test_an_errored_state_of_this_apply_is_kept_beside_a_committed_one(
     workspace.commit({"main.tf": server.backend + provisioned("true")})
     put(workspace, kind, workspace.repository)
     _, planned = plan(workspace)
+    # Whatever has the name of the folder must not cost the state.
+    (workspace.volume / "unsaved-state").symlink_to(workspace.folder)
     server.refuse_writes = True
     _, failed = apply(workspace, planned)
     kept = workspace.volume / "unsaved-state" / f"{RUN}.tfstate"
