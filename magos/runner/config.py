@@ -69,6 +69,11 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     environment: Environment
     """What a tool inherits: everything but our own variables, credentials and TF_VAR_*."""
 
+    @property
+    def plan_name(self) -> str:
+        """The name of the plan file in the run's folder."""
+        return self.plan_file.rpartition("/")[2]
+
 
 class FetchConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What ``fetch`` needs besides. ``mirror`` None is the official place, ``release_keys`` None the shipped keys."""

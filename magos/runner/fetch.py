@@ -102,6 +102,7 @@ class Fetch:
             InstallRequest(
                 distribution=run.distribution,
                 version=run.version,
+                cache_root=paths.workspace_data,
                 cache_dir=paths.tool_cache / run.distribution / run.version,
                 destination=paths.tool,
                 mirror_base=self._config.mirror,
@@ -118,9 +119,6 @@ class Fetch:
         from magos.git.url import parse
 
         config = self._config
-        cache = config.run.environment.get("TF_PLUGIN_CACHE_DIR")
-        if cache:  # the tool refuses to start if the folder it is told of is missing
-            self._context.paths.inside(cache).mkdir(parents=True, exist_ok=True)
         tool = Tool(self._context.paths, config.run, self._context.supervisor)
         search_path = config.run.environment.get("PATH", os.defpath)
         url = parse(config.run.repo_url)

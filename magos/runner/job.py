@@ -1,26 +1,25 @@
 """Stage ``job``: our code only. Reads what the stages before it left and reports (spec §7.1, §7.5).
 
-Believes the status of ``fetch``, which later stages cannot rewrite; what configuration code could have written decides
-nothing but the fate of its own run. Fails closed where there are policies that it cannot evaluate (I6).
+Believes the statuses of ``fetch`` and ``render``, which configuration code cannot rewrite; what it could have written
+decides nothing but the fate of its own run. The plan file itself is not looked at again: its digest is that of the
+bytes which ``render`` showed. Fails closed where there are policies that it cannot evaluate (I6).
 """
-
-from pathlib import Path
 
 import msgspec
 
 from magos.api.names import JobType
 from magos.api.reasons import Reason
 from magos.api.result import Outcome, PolicyCount, Result, ViolationAction
+from magos.ids import parse_digest
 from magos.runner.config import JobConfig
 from magos.runner.context import Context
 from magos.runner.files import read_limited
 from magos.runner.outcome import StageFailed, exit_code
-from magos.runner.planfile import file_digest, is_plain_plan
 from magos.runner.planjson import read_plan_json
 from magos.runner.policies import evaluate_policies, violations_message
 from magos.runner.policyfiles import mounted_policies
 from magos.runner.policyreport import Verdict
-from magos.runner.status import Stage, first_failure, read_status
+from magos.runner.status import Stage, StageStatus, first_failure, read_status
 
 __all__ = ["evaluate", "failed"]
 
@@ -54,7 +53,7 @@ def evaluate(config: JobConfig, context: Context) -> Result:
     if run.phase is JobType.APPLY:
         return result
     try:
-        return _planned(config, context, result, statuses[-1].exposure)
+        return _planned(config, context, result, statuses[-1])
     except StageFailed as error:
         return failed(result, error.reason, error.message)
 
@@ -66,12 +65,12 @@ def failed(result: Result, reason: Reason, message: str) -> Result:
     )
 
 
-def _planned(config: JobConfig, context: Context, result: Result, exposure: str) -> Result:
-    paths = context.paths
+def _planned(config: JobConfig, context: Context, result: Result, rendered: StageStatus) -> Result:
+    paths, exposure = context.paths, rendered.exposure
     try:
         plan = read_limited(paths.plan_json, _LARGEST_PLAN_JSON)
         content = read_plan_json(plan)
-        digest = file_digest(paths.inside(config.run.plan_file))
+        digest = parse_digest(rendered.plan_digest)
     except (OSError, ValueError) as error:
         raise StageFailed(
             Reason.PLAN_FAILED,
@@ -90,19 +89,19 @@ def _planned(config: JobConfig, context: Context, result: Result, exposure: str)
         return msgspec.structs.replace(result, warnings=warnings)
     result = msgspec.structs.replace(result, policies=PolicyCount(selected=len(policies)))
     try:
-        _require_proof(paths.inside(config.run.plan_file), exposure)
+        _require_proof(rendered)
         return _judged(result, evaluate_policies(policies, plan, config.run, context))
     except StageFailed as error:
         return failed(result, error.reason, error.message)
 
 
-def _require_proof(plan_file: Path, exposure: str) -> None:
-    """Refuse to judge a text that need not say what an apply of ``plan_file`` would do."""
-    if exposure:
+def _require_proof(rendered: StageStatus) -> None:
+    """Refuse to judge a text that need not say what an apply of the plan would do."""
+    if rendered.exposure:
         raise StageFailed(
-            Reason.POLICY_EVALUATION_FAILED, f"policies prove nothing: {_UNPROVEN}".format(exposure=exposure)
+            Reason.POLICY_EVALUATION_FAILED, f"policies prove nothing: {_UNPROVEN}".format(exposure=rendered.exposure)
         )
-    if not is_plain_plan(plan_file):
+    if not rendered.plain_plan:
         raise StageFailed(
             Reason.POLICY_EVALUATION_FAILED,
             "policies prove nothing: the plan file is encrypted or kept on a server, so what is shown of it need not be"

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from magos.api.names import JobType
 from magos.api.reasons import Reason
 from magos.api.result import Outcome, Result
@@ -163,15 +165,7 @@ def _unexpected(stage: Stage, phase: JobType, error: Exception, journal: Journal
 
 
 def _with_findings(status: StageStatus, found: StageStatus) -> StageStatus:
-    return StageStatus(
-        stage=status.stage,
-        reason=status.reason,
-        message=status.message,
-        revision=found.revision,
-        tool_version=found.tool_version,
-        warnings=found.warnings,
-        exposure=found.exposure,
-    )
+    return replace(found, stage=status.stage, reason=status.reason, message=status.message)
 
 
 def _phase(env: Environment) -> JobType:

@@ -3,42 +3,36 @@
 The marker of a phase is created exclusively on the Workspace's volume before the tool starts; the file system decides.
 """
 
-import os
-
+from magos.folder import Folder
 from magos.runner.config import RunConfig
-from magos.runner.files import remove
 from magos.runner.outcome import StageFailed, phase_failed
-from magos.runner.paths import Paths
+from magos.runner.paths import RUNS, run_folder
 
 __all__ = ["claim_start", "remove_other_runs"]
 
 
-def claim_start(paths: Paths, run: RunConfig) -> None:
+def claim_start(volume: Folder, run: RunConfig) -> None:
     """Create ``<phase>.started`` in the run's folder, durably; a marker that exists fails the phase."""
-    folder = paths.runs / run.run_id
-    folder.mkdir(parents=True, exist_ok=True)
-    marker = folder / f"{run.phase}.started"
     try:
-        descriptor = os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        folder = volume.made(run_folder(run.run_id))
+    except OSError as error:
+        raise StageFailed(
+            phase_failed(run.phase),
+            f"the folder of run {run.run_id} on the Workspace's volume cannot be used ({error}); nothing ran; check"
+            " what the configuration writes to the volume, and whether it is full",
+        ) from error
+    try:
+        with folder, folder.created(f"{run.phase}.started"):
+            pass
     except FileExistsError:
         raise StageFailed(
             phase_failed(run.phase),
             f"the {run.phase} of run {run.run_id} was started before: this pod was started a second time and ran"
             " nothing; the outcome of the first start is unknown, the next run plans afresh",
         ) from None
-    os.fsync(descriptor)
-    os.close(descriptor)
-    # The entry itself must survive a crash of the node, or the second start would not find it.
-    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
-def remove_other_runs(paths: Paths, run: RunConfig) -> int:
+def remove_other_runs(volume: Folder, run: RunConfig) -> int:
     """Remove what other runs left beside this one; plan files hold secrets. Return how many there were."""
-    others = [entry for entry in paths.runs.iterdir() if entry.name != run.run_id]
-    for entry in others:
-        remove(entry)
-    return len(others)
+    with volume.made(RUNS) as runs:
+        return sum(runs.remove(name) for name in runs.names() if name != run.run_id)

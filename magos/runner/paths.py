@@ -4,11 +4,29 @@ In a pod the root is ``/``. A composition root may pass another one, so that the
 machine; nothing in the environment changes it.
 """
 
+from os.path import normpath
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
-__all__ = ["Paths"]
+from magos.folder import Folder
+
+__all__ = ["RUNS", "TOOLS", "UNSAVED", "Paths", "run_folder"]
+
+RUNS: Final = "runs"
+"""On the volume, per run: plan file, dependency lock file, started markers."""
+
+TOOLS: Final = "tools"
+"""On the volume: downloaded archives with checksum file and signature."""
+
+UNSAVED: Final = "unsaved-state"
+"""On the volume: states that a backend did not take, by run."""
+
+
+def run_folder(run_id: str) -> str:
+    """Return the name of a run's own folder on the volume."""
+    return f"{RUNS}/{run_id}"
 
 
 class Paths(msgspec.Struct, frozen=True):
@@ -20,25 +38,32 @@ class Paths(msgspec.Struct, frozen=True):
         """Return where the absolute path ``container_path``, as the environment names it, lies below the root."""
         return self.root / container_path.lstrip("/")
 
-    @property
-    def workspace_data(self) -> Path:
-        """The Workspace's persistent volume."""
-        return self.root / "workspace-data"
+    def made(self, container_path: str) -> Path:
+        """Make the folder ``container_path`` if it is missing and return where it lies; no link on the volume counts.
+
+        ``OSError`` if something else is in the way.
+        """
+        place = self.inside(normpath(container_path))
+        if place != self.workspace_data and place.is_relative_to(self.workspace_data):
+            with self.volume() as volume:
+                volume.made(str(place.relative_to(self.workspace_data))).close()
+        else:
+            place.mkdir(parents=True, exist_ok=True)
+        return place
 
     @property
-    def runs(self) -> Path:
-        """Per run: plan file, dependency lock file, started markers."""
-        return self.workspace_data / "runs"
+    def workspace_data(self) -> Path:
+        """Where the Workspace's persistent volume is mounted; code of the configuration writes to it."""
+        return self.root / "workspace-data"
 
     @property
     def tool_cache(self) -> Path:
         """Downloaded archives with checksum file and signature."""
-        return self.workspace_data / "tools"
+        return self.workspace_data / TOOLS
 
-    @property
-    def unsaved_state(self) -> Path:
-        """States that a backend did not take, by run."""
-        return self.workspace_data / "unsaved-state"
+    def volume(self) -> Folder:
+        """Hold the Workspace's volume: whatever our code does with what lies there goes through this."""
+        return Folder.at(self.workspace_data)
 
     @property
     def source(self) -> Path:
@@ -64,11 +89,6 @@ class Paths(msgspec.Struct, frozen=True):
     def tmp(self) -> Path:
         """The container's own temporary files."""
         return self.root / "tmp"
-
-    @property
-    def plan_copy(self) -> Path:
-        """The plan an apply executes: on a memory-backed volume that no other container has."""
-        return self.root / "plan" / "run.tfplan"
 
     @property
     def policies(self) -> Path:

@@ -1,22 +1,23 @@
-"""The binary plan file: its digest, and which input variables it carries (spec §7.1).
+"""The binary plan file: how it is read, and which input variables it carries (spec §7.1).
 
 A plan file is a ZIP archive whose entry ``tfplan`` is a Protocol Buffers message; its field 2 is a map from the names
 of the input variables to the values that were planned with. Ephemeral variables are not in it, so what is not carried
 has to be given to ``apply`` again, and what is carried must not: the tools refuse or print another value.
 """
 
-import hashlib
 import zipfile
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Final
+from contextlib import contextmanager
+from typing import IO, Final
 
 import msgspec
 
-from magos.ids import Digest
-from magos.runner.files import open_regular
+from magos.folder import Folder
+from magos.runner.config import RunConfig
+from magos.runner.paths import run_folder
+from magos.runner.sealed import Sealed, sealed
 
-__all__ = ["carried_variables", "file_digest", "is_plain_plan"]
+__all__ = ["carried_variables", "is_plain_plan", "sealed_plan"]
 
 _ENTRY: Final = "tfplan"
 _VARIABLES: Final = 2
@@ -28,34 +29,40 @@ _LARGEST_ENTRY: Final = 256 * 1024 * 1024
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
-def file_digest(path: Path) -> Digest:
-    """Return the digest of the regular file ``path``; ``OSError`` if there is none."""
-    with open_regular(path) as stream:
-        return Digest("sha256:" + hashlib.file_digest(stream, "sha256").hexdigest())
+@contextmanager
+def sealed_plan(volume: Folder, run: RunConfig) -> Iterator[Sealed]:
+    """Copy the plan file of ``run`` out of everybody's reach, as it is now.
+
+    ``FileNotFoundError`` if there is none, another ``OSError`` if what is there cannot be used or a link is on the way.
+    """
+    with (
+        volume.opened(f"{run_folder(run.run_id)}/{run.plan_name}") as stream,
+        sealed(stream, run.plan_name) as plan,
+    ):
+        yield plan
 
 
-def is_plain_plan(plan: Path) -> bool:
-    """True if the regular file ``plan`` holds the plan itself; ``OSError`` if there is none.
+def is_plain_plan(plan: IO[bytes]) -> bool:
+    """True if the file ``plan`` holds the plan itself.
 
     Else it is encrypted, or names a plan that lies on a server. The tools take either for a file that is JSON text,
     which an archive cannot be.
     """
-    with open_regular(plan) as stream:
-        try:
-            with zipfile.ZipFile(stream) as archive:
-                return _ENTRY in archive.namelist()
-        except (zipfile.BadZipFile, ValueError, NotImplementedError):
-            return False
+    try:
+        with zipfile.ZipFile(plan) as archive:
+            return _ENTRY in archive.namelist()
+    except (zipfile.BadZipFile, ValueError, NotImplementedError):
+        return False
 
 
-def carried_variables(plan: Path) -> dict[str, str | None] | None:
+def carried_variables(plan: IO[bytes]) -> dict[str, str | None] | None:
     """Return the input variables ``plan`` carries with their values; None if it is not readable (encrypted).
 
     A value is written as in an environment variable: a string as it is, anything else as JSON, which the tools read as
     an expression. It is None if the plan holds it in a form not known here.
     """
     try:
-        with open_regular(plan) as stream, zipfile.ZipFile(stream) as archive:
+        with zipfile.ZipFile(plan) as archive:
             if archive.getinfo(_ENTRY).file_size > _LARGEST_ENTRY:
                 return None
             message = memoryview(archive.read(_ENTRY))

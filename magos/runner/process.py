@@ -1,9 +1,9 @@
 """Runs one tool at a time as PID 1 should (spec §7.1, §7.6).
 
 The tool gets no input, a session of its own and one pipe for both its outputs, which passes through redaction to the
-journal, or a second pipe for its standard output. It never holds a file of ours: who got hold of that could rewrite
-what is there already. When it has ended, everything it left running is ended too. On a stop request the tool's own
-process gets one SIGINT and up to ``patience`` seconds; then everything is killed.
+journal, or a second pipe for its standard output. It never holds a file of ours that is not sealed: who got hold of
+that could rewrite what is there already. When it has ended, everything it left running is ended too. On a stop request
+the tool's own process gets one SIGINT and up to ``patience`` seconds; then everything is killed.
 """
 
 import math
@@ -33,7 +33,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
     ``patience``: seconds from a stop request to the kill. ``limit``: seconds from the start to the kill, if any.
     ``stdout``: the descriptor of a file that its standard output is copied to, else the log. ``observed``: find out
-    whether other processes of this user can reach into it.
+    whether other processes of this user can reach into it. ``inherited``: descriptors it gets, of sealed files only.
     """
 
     arguments: Sequence[str]
@@ -43,6 +43,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     limit: float = math.inf
     stdout: int | None = None
     observed: bool = False
+    inherited: tuple[int, ...] = ()
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -127,6 +128,7 @@ class Supervisor:
                 cwd=command.directory,
                 env=command.environment,
                 start_new_session=True,
+                pass_fds=command.inherited,
             )
         finally:
             for pipe in pipes:

@@ -4,18 +4,23 @@ Starts the providers for their schemas and nothing else; needs no variables, no 
 holds sensitive values in clear: mode 0600, never printed, gone with the pod.
 
 A provider may come from the repository and mean harm. The JSON is the tool's own all the same: neither this process nor
-the tool is within a provider's reach (``magos.runner.shield``), plan and tool lie on read-only mounts, and the file has
-no name until no process but this one is left. If the first cannot be shown to hold, the status tells.
+the tool is within a provider's reach (``magos.runner.shield``), the tool lies on a read-only mount, the plan is a copy
+that nobody can change, and the file has no name until no process but this one is left. If the first cannot be shown to
+hold, the status tells. It also tells the digest of that copy: of exactly the bytes that were shown, so it is the one
+that ``job`` reports and an apply compares.
 """
 
 import os
 from pathlib import Path
+
+import msgspec
 
 from magos.api.reasons import Reason
 from magos.runner.config import RenderConfig
 from magos.runner.context import Context
 from magos.runner.files import remove
 from magos.runner.outcome import StageFailed
+from magos.runner.planfile import is_plain_plan, sealed_plan
 from magos.runner.shield import self_exposure
 from magos.runner.status import Stage, StageStatus
 from magos.runner.tool import Tool
@@ -40,7 +45,7 @@ class Render:
         descriptor = os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         try:
             tool = Tool(paths, run, self._context.supervisor)
-            exposure = tool.show_json(paths.inside(run.plan_file), descriptor)
+            exposure = self._show(tool, descriptor)
             self._note(self_exposure() or exposure)
             if not self._context.supervisor.alone:
                 raise StageFailed(Reason.PLAN_FAILED, "a provider left processes that cannot be ended; check the node")
@@ -49,13 +54,30 @@ class Render:
         finally:
             os.close(descriptor)
 
+    def _show(self, tool: Tool, descriptor: int) -> str:
+        """Write the JSON of the plan to ``descriptor``; return why it may not be what the tool wrote, if so."""
+        run = self._config.run
+        try:
+            with self._context.paths.volume() as volume, sealed_plan(volume, run) as plan:
+                with plan.opened() as content:
+                    plain = is_plain_plan(content)
+                exposure = tool.show_json(plan, descriptor)
+        except OSError as error:
+            raise StageFailed(
+                Reason.PLAN_FAILED,
+                f"the plan of run {run.run_id} cannot be shown ({error}); check what the configuration writes to the"
+                " Workspace's volume",
+            ) from error
+        self.status = StageStatus(stage=Stage.RENDER, plan_digest=plan.digest, plain_plan=plain)
+        return exposure
+
     def _note(self, exposure: str) -> None:
         if not exposure:
             return
         if os.geteuid() == 0:  # never in a runner pod
             self._context.journal.say("running as root: nothing keeps the providers from changing the plan JSON")
             return
-        self.status = StageStatus(stage=Stage.RENDER, exposure=exposure)
+        self.status = msgspec.structs.replace(self.status, exposure=exposure)
 
 
 def _name(descriptor: int, path: Path) -> None:

@@ -39,7 +39,9 @@ class Stage(StrEnum):
 class StageStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """How a stage ended. ``reason`` None is success; the next three fields are fetch's to say.
 
-    ``exposure`` is render's: why the plan JSON may not be what the tool wrote; nothing if it is.
+    The last three are render's. ``exposure``: why the plan JSON may not be what the tool wrote; nothing if it is.
+    ``plan_digest``: of exactly the bytes that the tool was given to show. ``plain_plan``: they are the plan itself, not
+    an encrypted one or the name of one.
     """
 
     v: int = STATUS_VERSION
@@ -50,6 +52,8 @@ class StageStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     tool_version: str = ""
     warnings: tuple[str, ...] = ()
     exposure: str = ""
+    plan_digest: str = ""
+    plain_plan: bool = False
 
 
 def write_status(paths: Paths, status: StageStatus) -> None:

@@ -1,33 +1,37 @@
 """Stage ``terraform``: ``init``, then ``plan`` or ``apply`` (spec §7.1).
 
 The only stage that runs code of the configuration. A pod that is started twice runs it once; an apply executes only the
-plan file whose digest the plan reported, at the revision that was planned, and the plan file is gone afterwards.
+plan whose digest the plan reported, at the revision that was planned, and the plan file is gone afterwards. The plan is
+copied out of that code's reach before any of it runs; the copy is what is compared and what is applied.
 """
 
 import os
-import shutil
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
 from magos.api.names import JobType
 from magos.api.reasons import Reason
+from magos.folder import Folder
+from magos.runner.checkout import Checkout
 from magos.runner.config import TerraformConfig
 from magos.runner.context import Context
 from magos.runner.diagnostics import shorten
-from magos.runner.files import open_regular, remove
 from magos.runner.markers import claim_start, remove_other_runs
 from magos.runner.outcome import StageFailed
-from magos.runner.planfile import carried_variables, file_digest
+from magos.runner.paths import run_folder
+from magos.runner.planfile import carried_variables, sealed_plan
 from magos.runner.redact import secret_forms
-from magos.runner.state import require_persistent_state
+from magos.runner.sealed import Sealed
+from magos.runner.state import StatePlace, require_persistent_state, state_place
 from magos.runner.status import Stage, StageStatus, read_status
 from magos.runner.tool import Tool
-from magos.runner.unsaved import keep_unsaved_state, shown_path, unsaved_states
+from magos.runner.unsaved import hand_over, keep_unsaved_state
 
 __all__ = ["Terraform"]
 
 _VARIABLE_PREFIX: Final = "TF_VAR_"
+_FOR_US_ALONE: Final = 0o077
 
 
 class Terraform:
@@ -40,130 +44,124 @@ class Terraform:
 
     def execute(self) -> None:
         """Run the phase; raises ``StageFailed``."""
-        paths, run = self._context.paths, self._config.run
-        plan = paths.inside(run.plan_file)
-        claim_start(paths, run)
-        cache = run.environment.get("TF_PLUGIN_CACHE_DIR")
-        if cache:
-            paths.inside(cache).mkdir(parents=True, exist_ok=True)
-        if run.phase is JobType.PLAN:
-            self._plan(plan)
-        else:
-            try:
-                self._apply(plan)
-            finally:
-                remove(plan)
-                remove(paths.plan_copy)
+        os.umask(_FOR_US_ALONE)  # plan files and states hold secrets
+        run = self._config.run
+        with self._context.paths.volume() as volume:
+            claim_start(volume, run)
+            # Held from now on: what this run leaves is removed from here, whatever gets the folder's name.
+            with volume.folder(run_folder(run.run_id)) as own:
+                if run.phase is JobType.PLAN:
+                    self._plan(volume, own)
+                else:
+                    self._apply(volume, own)
 
-    def _plan(self, plan: Path) -> None:
-        paths, config = self._context.paths, self._config
-        removed = remove_other_runs(paths, config.run)
+    def _plan(self, volume: Folder, own: Folder) -> None:
+        config, journal = self._config, self._context.journal
+        removed = remove_other_runs(volume, config.run)
         if removed:
-            self._context.journal.say(f"removed the files of {removed} earlier run(s)")
-        tool = Tool(paths, config.run, self._context.supervisor)
+            journal.say(f"removed the files of {removed} earlier run(s)")
+        tool = Tool(self._context.paths, config.run, self._context.supervisor)
         try:
-            self._init(tool, config.variables)
-            self._push_unsaved(tool)
-            if tool.lock_file.is_file():
-                shutil.copyfile(tool.lock_file, plan.parent / tool.lock_file.name)
-            tool.plan(config.variables, plan)
+            with Checkout(self._context.paths, tool.module) as checkout:
+                self._init(tool, config.variables)
+                hand_over(volume, tool, config.variables, self._context, config.run)
+                checkout.save_lock_file(own, journal)
+            own.remove(config.run.plan_name)  # only what this plan writes counts
+            tool.plan(config.variables)
+            self._require_plan(volume)
         except BaseException:
-            remove(plan)  # whatever a failed plan wrote must never be applied
+            own.remove(config.run.plan_name)  # whatever a failed plan wrote must never be applied
             raise
 
-    def _apply(self, plan: Path) -> None:
+    def _apply(self, volume: Folder, own: Folder) -> None:
+        try:
+            with self._planned(volume) as plan:
+                own.remove(self._config.run.plan_name)
+                self._compare(plan)
+                self._apply_sealed(plan, volume, own)
+        finally:
+            own.remove(self._config.run.plan_name)
+
+    def _apply_sealed(self, plan: Sealed, volume: Folder, own: Folder) -> None:
         paths, config = self._context.paths, self._config
-        self._take(plan)
-        self._compare()
         tool = Tool(paths, config.run, self._context.supervisor)
-        saved = plan.parent / tool.lock_file.name
-        if saved.is_file() and not saved.is_symlink():
-            remove(tool.lock_file)
-            shutil.copyfile(saved, tool.lock_file)
-        given, planned = self._variables()
-        self._init(tool, {**given, **planned} if tool.evaluates_early else given)
-        try:
-            tool.apply(given, paths.plan_copy)
-        except StageFailed as error:
-            kept = self._keep_unsaved(tool)
-            raise StageFailed(error.reason, shorten(f"{kept}; {error.message}")) if kept else error from error
-        except BaseException:
-            self._keep_unsaved(tool)
-            raise
+        with Checkout(paths, tool.module) as checkout:
+            checkout.restore_lock_file(own)
+            given, planned = self._variables(plan)
+            self._init(tool, {**given, **planned} if tool.evaluates_early else given)
+            place = state_place(paths, config.run.environment)
+            checkout.free_errored_state(self._context.journal)
+            try:
+                tool.apply(given, plan)
+            except StageFailed as error:
+                kept = self._keep_unsaved(volume, checkout, place)
+                raise StageFailed(error.reason, shorten(f"{kept}; {error.message}")) if kept else error from error
+            except BaseException:
+                self._keep_unsaved(volume, checkout, place)
+                raise
 
-    def _keep_unsaved(self, tool: Tool) -> str:
+    def _keep_unsaved(self, volume: Folder, checkout: Checkout, place: StatePlace) -> str:
         """Keep a state that the backend did not take; return what to tell, empty if there was none."""
-        paths = self._context.paths
         try:
-            kept = keep_unsaved_state(paths, self._config.run, tool.module)
+            kept = keep_unsaved_state(volume, checkout, self._config.run, place)
         except OSError as error:
             told = f"the backend did not take the state, and the Workspace's volume could not keep it ({error})"
         else:
             if kept is None:
                 return ""
             told = (
-                f"the backend did not take the state; it is kept in {shown_path(paths, kept)} on the Workspace's volume"
+                f"the backend did not take the state; it is kept in /workspace-data/{kept} on the Workspace's volume"
                 " and the next run hands it over (state push) before it plans"
             )
         self._context.journal.say(told)
         return told
 
-    def _push_unsaved(self, tool: Tool) -> None:
-        paths = self._context.paths
-        for kept in unsaved_states(paths):
-            shown = shown_path(paths, kept)
-            self._context.journal.say(f"handing the state of an earlier run over to the backend: {shown}")
-            try:
-                tool.push_state(self._config.variables, kept)
-            except StageFailed as error:
-                raise StageFailed(
-                    error.reason,
-                    shorten(
-                        f"the backend still does not take {shown}, the state that run {kept.stem} left; nothing was"
-                        " planned, because that would create its resources again; remove the file from the volume if"
-                        f" the backend's state is right without it; {error.message}"
-                    ),
-                ) from error
-            remove(kept)
-
     def _init(self, tool: Tool, variables: Mapping[str, str]) -> None:
         tool.init(variables)
         if not self._config.allow_ephemeral_state:
-            require_persistent_state(self._context.paths.data, tool.module, self._context.paths.work)
+            require_persistent_state(self._context.paths, self._config.run, tool.module)
 
-    def _take(self, plan: Path) -> None:
-        """Move the plan to the memory-backed volume, where no other container can reach it."""
-        copy = self._context.paths.plan_copy
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        remove(copy)
+    def _require_plan(self, volume: Folder) -> None:
+        """Raise ``StageFailed`` if the tool left no plan where ``render`` looks for it."""
+        run = self._config.run
         try:
-            with open_regular(plan) as source:
-                descriptor = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-                with os.fdopen(descriptor, "wb") as target:
-                    shutil.copyfileobj(source, target, 1 << 20)
-        except FileNotFoundError:
-            raise StageFailed(
-                Reason.PLAN_MISMATCH,
-                f"the plan file of run {self._config.run.run_id} is missing (expected"
-                f" {self._config.run.plan_digest}); nothing was applied, the next run plans afresh; check who removes"
-                " files from the Workspace's volume",
-            ) from None
+            with volume.opened(f"{run_folder(run.run_id)}/{run.plan_name}"):
+                return
         except OSError as error:
             raise StageFailed(
-                Reason.PLAN_MISMATCH,
-                f"the plan file of run {self._config.run.run_id} is unusable ({error.strerror or error}); nothing was"
-                " applied, the next run plans afresh; check who writes to the Workspace's volume",
+                Reason.PLAN_FAILED,
+                f"the plan file of run {run.run_id} cannot be read back ({error.strerror or error}); check what the"
+                " configuration writes to the Workspace's volume",
             ) from error
-        remove(plan)
 
-    def _compare(self) -> None:
+    @contextmanager
+    def _planned(self, volume: Folder) -> Iterator[Sealed]:
+        """Copy the plan out of everybody's reach."""
         run = self._config.run
-        digest = file_digest(self._context.paths.plan_copy)
-        if digest != run.plan_digest:
+        with ExitStack() as held:
+            try:
+                plan = held.enter_context(sealed_plan(volume, run))
+            except FileNotFoundError:
+                raise StageFailed(
+                    Reason.PLAN_MISMATCH,
+                    f"the plan file of run {run.run_id} is missing (expected {run.plan_digest}); nothing was applied,"
+                    " the next run plans afresh; check who removes files from the Workspace's volume",
+                ) from None
+            except OSError as error:
+                raise StageFailed(
+                    Reason.PLAN_MISMATCH,
+                    f"the plan file of run {run.run_id} is unusable ({error.strerror or error}); nothing was applied,"
+                    " the next run plans afresh; check who writes to the Workspace's volume",
+                ) from error
+            yield plan
+
+    def _compare(self, plan: Sealed) -> None:
+        run = self._config.run
+        if plan.digest != run.plan_digest:
             raise StageFailed(
                 Reason.PLAN_MISMATCH,
-                f"the plan file has digest {digest}, the plan of run {run.run_id} reported {run.plan_digest}; nothing"
-                " was applied, the next run plans afresh; check who writes to the Workspace's volume",
+                f"the plan file has digest {plan.digest}, the plan of run {run.run_id} reported {run.plan_digest};"
+                " nothing was applied, the next run plans afresh; check who writes to the Workspace's volume",
             )
         revision = read_status(self._context.paths, Stage.FETCH, run.phase).revision
         if revision != run.revision:
@@ -173,7 +171,7 @@ class Terraform:
                 " nothing was applied, the next run plans afresh",
             )
 
-    def _variables(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    def _variables(self, plan: Sealed) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """Return the TF_VAR_* to give again and those the plan carries, the latter with the value it carries.
 
         A tool that evaluates variables early needs the latter for its backend settings. A value that was rotated since
@@ -181,7 +179,8 @@ class Terraform:
         given any more because its source has changed: the old value may still be in use.
         """
         given = self._config.variables
-        carried = carried_variables(self._context.paths.plan_copy)
+        with plan.opened() as stream:
+            carried = carried_variables(stream)
         if carried is None:  # an encrypted plan; the tool itself refuses values that differ from it
             return given, {}
         planned = {name: carried[short] for name in given if (short := name.removeprefix(_VARIABLE_PREFIX)) in carried}

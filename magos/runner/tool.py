@@ -9,12 +9,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from magos.api.reasons import Reason
 from magos.runner.config import RunConfig
 from magos.runner.diagnostics import LONGEST_DIAGNOSTIC, last_error, shorten
 from magos.runner.outcome import StageFailed, phase_failed
 from magos.runner.paths import Paths
 from magos.runner.process import Command, Finished, Supervisor
+from magos.runner.sealed import Sealed
 from magos.toolchain.releases import Distribution, architecture
 
 __all__ = ["Tool", "inside_tree", "program_name"]
@@ -69,11 +72,6 @@ class Tool:
         self.module = inside_tree(paths.source, run.path, "TF_PATH")
 
     @property
-    def lock_file(self) -> Path:
-        """The dependency lock file of the module."""
-        return self.module / ".terraform.lock.hcl"
-
-    @property
     def evaluates_early(self) -> bool:
         """True if backend settings and module sources may depend on variables (OpenTofu since 1.8)."""
         major, minor, _ = self._run.version.split(".", 2)
@@ -82,7 +80,7 @@ class Tool:
     def get(self, git: Mapping[str, str]) -> None:
         """Download modules, with the Git access that ``git`` describes and without any ``TF_VAR_*`` (spec §5.4)."""
         arguments = ["get", "-no-color", *self._early_var_file()]
-        finished = self._execute(arguments, git, patience=_BRIEF_PATIENCE)
+        finished = self._supervisor.run(replace(self._command(arguments, git), patience=_BRIEF_PATIENCE))
         self._succeed("get", finished, _SOURCE_HINT if _UNKNOWN_SOURCE in _unwrapped(finished.tail) else "")
 
     def init(self, variables: Mapping[str, str]) -> None:
@@ -90,35 +88,42 @@ class Tool:
         arguments = ["init", "-input=false", "-no-color", *self._early_var_file()]
         finished = self._execute(arguments, variables)
         if finished.code != 0 and any(sign in _unwrapped(finished.tail) for sign in _CACHE_TROUBLE):
-            finished = self._execute(arguments, variables, plugin_cache=False)
+            finished = self._supervisor.run(self._command(arguments, variables, plugin_cache=False))
         said = _unwrapped(finished.tail)
         # Every module whose source does not depend on variables is there already.
         hint = _SOURCE_HINT if self.evaluates_early and _NO_MODULE in said else ""
         self._succeed("init", finished, self._lock_file_hint() if _FOREIGN_LOCK_FILE in said else hint)
 
-    def plan(self, variables: Mapping[str, str], output: Path) -> None:
-        """Write a plan to ``output``."""
+    def plan(self, variables: Mapping[str, str]) -> None:
+        """Write the plan file of the run, by its name: whoever reads it must not believe that it is this one."""
+        output = self._paths.inside(self._run.plan_file)
         arguments = ["plan", "-input=false", "-no-color", "-detailed-exitcode", f"-out={output}"]
         finished = self._execute([*arguments, *self._lock_wait(), *self._var_file()], variables)
         if finished.code != _PLAN_HAS_CHANGES:
             self._succeed("plan", finished)
 
-    def apply(self, variables: Mapping[str, str], plan: Path) -> None:
+    def apply(self, variables: Mapping[str, str], plan: Sealed) -> None:
         """Apply exactly ``plan``."""
-        arguments = ["apply", "-input=false", "-no-color", *self._lock_wait(), str(plan)]
-        self._succeed("apply", self._execute(arguments, variables))
+        arguments = ["apply", "-input=false", "-no-color", *self._lock_wait()]
+        self._succeed("apply", self._supervisor.run(self._given(plan, arguments, variables)))
 
-    def push_state(self, variables: Mapping[str, str], state: Path) -> None:
+    def push_state(self, variables: Mapping[str, str], state: Sealed) -> None:
         """Hand ``state`` to the backend, which refuses it if it has a newer one or one of another history."""
-        self._succeed("state push", self._execute(["state", "push", *self._lock_wait(), str(state)], variables))
+        arguments = ["state", "push", *self._lock_wait()]
+        self._succeed("state push", self._supervisor.run(self._given(state, arguments, variables)))
 
-    def show_json(self, plan: Path, stdout: int) -> str:
+    def pull_state(self, variables: Mapping[str, str], stdout: int) -> None:
+        """Write the backend's state, which holds secrets, to the descriptor ``stdout``; nothing if it has none."""
+        command = replace(self._command(["state", "pull"], variables), stdout=stdout)
+        self._succeed("state pull", self._supervisor.run(command))
+
+    def show_json(self, plan: Sealed, stdout: int) -> str:
         """Write ``plan`` as JSON, which holds secrets, to the descriptor ``stdout``.
 
         Returns why the providers might have reached into the tool meanwhile; nothing if they could not.
         """
-        arguments = ["show", "-json", "-no-color", str(plan)]
-        finished = self._execute(arguments, _NO_VARIABLES, patience=_BRIEF_PATIENCE, stdout=stdout)
+        command = self._given(plan, ["show", "-json", "-no-color"], _NO_VARIABLES)
+        finished = self._supervisor.run(replace(command, patience=_BRIEF_PATIENCE, stdout=stdout, observed=True))
         self._succeed("show", finished)
         return finished.exposure
 
@@ -135,29 +140,24 @@ class Tool:
     def _early_var_file(self) -> list[str]:
         return self._var_file() if self.evaluates_early else []
 
-    def _execute(
-        self,
-        arguments: list[str],
-        extra: Mapping[str, str],
-        *,
-        patience: float | None = None,
-        stdout: int | None = None,
-        plugin_cache: bool = True,
-    ) -> Finished:
-        command = Command(
+    def _execute(self, arguments: list[str], extra: Mapping[str, str]) -> Finished:
+        return self._supervisor.run(self._command(arguments, extra))
+
+    def _command(self, arguments: list[str], extra: Mapping[str, str], *, plugin_cache: bool = True) -> Command:
+        return Command(
             arguments=[str(self._paths.tool / self._name), *arguments],
             directory=self.module,
             environment={**self._environment(plugin_cache), **extra},
-            patience=self._run.grace_seconds - _KILL_RESERVE if patience is None else patience,
-            stdout=stdout,
-            observed=stdout is not None,
+            patience=self._run.grace_seconds - _KILL_RESERVE,
         )
-        return self._supervisor.run(command)
+
+    def _given(self, file: Sealed, arguments: list[str], extra: Mapping[str, str]) -> Command:
+        """Return the command with ``file`` as its last argument."""
+        return replace(self._command([*arguments, file.path], extra), inherited=(file.descriptor,))
 
     def _environment(self, plugin_cache: bool) -> dict[str, str]:
         inherited = dict(self._run.environment)
-        home = self._paths.inside(inherited.get("HOME") or "/tmp/home")  # noqa: S108 - the container's own
-        home.mkdir(parents=True, exist_ok=True)
+        home = self._paths.made(inherited.get("HOME") or "/tmp/home")  # noqa: S108 - the container's own
         inherited |= {
             "HOME": str(home),
             "TF_DATA_DIR": str(self._paths.data),
@@ -167,7 +167,7 @@ class Tool:
         }
         cache = inherited.pop("TF_PLUGIN_CACHE_DIR", None)
         if cache and plugin_cache:
-            inherited["TF_PLUGIN_CACHE_DIR"] = str(self._paths.inside(cache))
+            inherited["TF_PLUGIN_CACHE_DIR"] = str(self._paths.made(cache))  # a missing one ends the tool
         return inherited
 
     def _ending(self, step: str, code: int) -> str:

@@ -8,7 +8,6 @@ half-written file that looks complete; a cache that cannot be written costs a do
 
 import os
 import shutil
-import stat
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from magos.bounds import TOOL_ARCHIVE, TOOL_TEXT
+from magos.folder import Folder
 from magos.outbound.peers import Peers
 from magos.toolchain.archive import unpack
 from magos.toolchain.errors import ToolError, ToolReason
@@ -34,7 +34,8 @@ _UNVERIFIED = (
 class InstallRequest(msgspec.Struct, frozen=True):
     """What to install and where.
 
-    ``cache_dir`` is this version's own cache folder, by convention ``tools/<distribution>/<version>`` on the volume.
+    ``cache_dir`` is this version's own cache folder, by convention ``tools/<distribution>/<version>`` on the volume,
+    and ``cache_root`` where that is mounted, by default the cache itself: below it no link is followed.
     ``destination`` is a folder of the pod's own that is fresh. ``keys_dir`` replaces the shipped keys, ``mirror_base``
     the vendor's address. ``timeout`` in seconds bounds each attempt to download.
     """
@@ -43,12 +44,23 @@ class InstallRequest(msgspec.Struct, frozen=True):
     version: str
     cache_dir: Path
     destination: Path
+    cache_root: Path | None = None
     mirror_base: str | None = None
     keys_dir: Path | None = None
     verify_signatures: bool = True
     arch: str = msgspec.field(default_factory=architecture)
     timeout: float = 600.0
     peers: Peers = Peers()
+
+    def cache(self, *, make: bool = False) -> Folder:
+        """Hold the cache folder; ``FileNotFoundError`` if it is missing and not to be made."""
+        if self.cache_root is None:
+            if make:
+                self.cache_dir.mkdir(parents=True, exist_ok=True)
+            return Folder.at(self.cache_dir)
+        name = str(self.cache_dir.relative_to(self.cache_root))
+        with Folder.at(self.cache_root) as root:
+            return root.made(name) if make else root.folder(name)
 
 
 class InstalledTool(msgspec.Struct, frozen=True):
@@ -95,7 +107,7 @@ def _verified(request: InstallRequest, wanted: Release, private: Path, warnings:
     fetched = _fetch(request, wanted, _folder(private, "fetched"))
     warnings += _verify(request, wanted, fetched)
     try:
-        _fill_cache(request.cache_dir, wanted, fetched)
+        _fill_cache(request, wanted, fetched)
     except OSError as error:
         warnings.append(f"the tool cache {request.cache_dir} cannot be written ({error.strerror}); check the volume")
     return fetched
@@ -123,15 +135,15 @@ def _verify(request: InstallRequest, wanted: Release, files: _Files) -> list[str
 def _from_cache(request: InstallRequest, wanted: Release, target: Path) -> _Files | None:
     """Copy the cached set, links refused, into ``target``; ``None`` if it is incomplete."""
     names = [wanted.archive, wanted.checksums, *wanted.signatures]
-    present = {
-        name: target / name
-        for name in names
-        if copy_regular(
-            request.cache_dir / name,
-            target / name,
-            TOOL_ARCHIVE.limit if name == wanted.archive else TOOL_TEXT.limit,
-        )
-    }
+    try:
+        with request.cache() as cache:
+            present = {
+                name: target / name
+                for name in names
+                if copy_regular(cache, name, target, TOOL_ARCHIVE.limit if name == wanted.archive else TOOL_TEXT.limit)
+            }
+    except OSError:  # a link in its place, or a full volume: as good as not cached
+        return None
     if wanted.archive not in present or wanted.checksums not in present:
         return None
     signature = next((present[name] for name in wanted.signatures if name in present), None)
@@ -140,18 +152,16 @@ def _from_cache(request: InstallRequest, wanted: Release, target: Path) -> _File
     return _Files(present[wanted.archive], present[wanted.checksums], signature, f"the cache {request.cache_dir}")
 
 
-def copy_regular(source: Path, target: Path, largest: int) -> bool:
-    """Copy ``source`` if it is a regular file, no link, of at most ``largest`` bytes; tell whether it was."""
+def copy_regular(cache: Folder, name: str, target: Path, largest: int) -> bool:
+    """Copy ``name`` into ``target`` if it is a regular file, no link, of at most ``largest`` bytes; tell whether so."""
     try:
-        descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with cache.opened(name) as opened:
+            if os.fstat(opened.fileno()).st_size > largest:
+                return False
+            with (target / name).open("wb") as sink:
+                shutil.copyfileobj(opened, sink, 1 << 20)
     except OSError:  # absent, a link, or not ours to read: as good as not cached
         return False
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode) or status.st_size > largest:
-        os.close(descriptor)
-        return False
-    with os.fdopen(descriptor, "rb") as opened, target.open("wb") as sink:
-        shutil.copyfileobj(opened, sink, 1 << 20)
     return True
 
 
@@ -188,21 +198,14 @@ def _fetch(request: InstallRequest, wanted: Release, target: Path) -> _Files:
     return _Files(archive, checksums, signature, shown(directory))
 
 
-def _fill_cache(cache: Path, wanted: Release, files: _Files) -> None:
-    cache.mkdir(parents=True, exist_ok=True)
-    for name in wanted.signatures:
-        (cache / name).unlink(missing_ok=True)
-    for source in (files.signature, files.checksums, files.archive):
-        if source is None:
-            continue
-        descriptor, temporary = tempfile.mkstemp(prefix=".filling-", dir=cache)
-        try:
-            with os.fdopen(descriptor, "wb") as sink, source.open("rb") as opened:
-                shutil.copyfileobj(opened, sink, 1 << 20)  # not synced: what a power failure tears does not verify
-            Path(temporary).replace(cache / source.name)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+def _fill_cache(request: InstallRequest, wanted: Release, files: _Files) -> None:
+    with request.cache(make=True) as cache:
+        for name in wanted.signatures:
+            cache.remove(name)
+        for source in (files.signature, files.checksums, files.archive):
+            if source is not None:
+                with source.open("rb") as content:
+                    cache.replace(source.name, content)  # not synced: what a power failure tears does not verify
 
 
 def _folder(parent: Path, name: str) -> Path:

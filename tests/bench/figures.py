@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
-from tests.bench import canary, fleet, pause, run, runner, simulation, startup, walk
+from tests.bench import canary, exchanges, fleet, pause, run, runner, simulation, startup, walk
 
 __all__ = ["NAMES", "measure"]
 
@@ -14,6 +14,7 @@ _GROUPS: tuple[tuple[tuple[str, ...], Callable[[], Figures]], ...] = (
     (("run.api_writes", "run.api_requests", "idle.writes_per_minute"), run.measure),
     (("demo.warm_seconds",), walk.measure),
     (("canary.inputs", "canary.leaks"), canary.measure),
+    (("plan.exchanges_tried", "plan.exchanged"), exchanges.measure),
     (("runner.fetch_time_ratio", "runner.fetch_peak_mib"), runner.measure_fetch),
     (("runner.plan_overhead_seconds", "runner.apply_overhead_seconds"), runner.measure_overhead),
     (("pause.seconds_to_last_grant",), pause.measure),

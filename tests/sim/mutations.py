@@ -22,6 +22,9 @@ _RUNTIME = ("tests/sim/test_effects.py", "tests/sim/test_controller.py")
 _ENDS = ("tests/unit/reconcilers/test_ends.py",)
 _VARIABLES = ("tests/unit/reconcilers/test_workspace_variables.py",)
 _POLICIES = ("tests/unit/reconcilers/test_workspace_policies.py",)
+_EXCHANGE = "tests/e2e/hostile/test_plan_exchange.py::test_no_exchange_at_any_moment_makes_two_plans_of_one"
+_LEFT = "tests/e2e/hostile/test_leftover_files.py"
+_STATE = "tests/unit/runner/test_state.py"
 _STAGES = "tests/e2e/runner/test_runner_stages.py"
 _LASTING = (
     "tests/sim/test_lasting_faults.py::test_watch_events_of_own_writes_do_not_cut_the_pauses_short",
@@ -229,8 +232,8 @@ MUTATIONS = (
     Mutation(
         "digest: the runner applies whatever plan file is there",
         "magos/runner",
-        "        if digest != run.plan_digest:\n",
-        "        if not digest:\n",
+        "        if plan.digest != run.plan_digest:\n",
+        "        if not plan.digest:\n",
         (f"{_STAGES}::test_only_the_plan_that_was_reported_is_applied",),
     ),
     Mutation(
@@ -242,9 +245,9 @@ MUTATIONS = (
     ),
     Mutation(
         "crash safety: a pod that is started twice works twice",
-        "magos/runner",
-        "os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW",
-        "os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW",
+        "magos",
+        "_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW",
+        "_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW",
         ("tests/unit/runner/test_runner_parts.py",),
     ),
     Mutation(
@@ -352,6 +355,91 @@ MUTATIONS = (
         "    if not precedes(wanted.version, minimum):\n        return None\n",
         "    if minimum:\n        return None\n",
         ("tests/unit/reconcilers/test_start.py",),
+    ),
+    Mutation(
+        "volume: a link on the way is followed",
+        "magos",
+        "return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)",
+        "return os.open(name, _FOLDER, dir_fd=parent)",
+        ("tests/unit/runner/test_folder.py",),
+    ),
+    Mutation(
+        "volume: a link in the last place is followed",
+        "magos",
+        "os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK",
+        "os.O_RDONLY | os.O_NONBLOCK",
+        ("tests/unit/runner/test_folder.py",),
+    ),
+    Mutation(
+        "plan exchange: the copy is not sealed",
+        "magos/runner",
+        "        fcntl.fcntl(writing, fcntl.F_ADD_SEALS, _SEALS)\n",
+        "",
+        ("tests/unit/runner/test_sealed.py",),
+    ),
+    Mutation(
+        "plan exchange: the tool applies the file on the volume",
+        "magos/runner",
+        "[*arguments, file.path]",
+        '[*arguments, file.path if "show" in arguments else str(self._paths.inside(self._run.plan_file))]',
+        (_EXCHANGE,),
+    ),
+    Mutation(
+        "plan exchange: the tool shows the file on the volume",
+        "magos/runner",
+        "[*arguments, file.path]",
+        '[*arguments, file.path if "apply" in arguments else str(self._paths.inside(self._run.plan_file))]',
+        (_EXCHANGE,),
+    ),
+    Mutation(
+        "plan exchange: the digest is taken once more at the end",
+        "magos/runner",
+        "        digest = parse_digest(rendered.plan_digest)\n",
+        "        from magos.ids import digest_of\n\n"
+        "        digest = digest_of(paths.inside(config.run.plan_file).read_bytes())\n",
+        (_EXCHANGE,),
+    ),
+    Mutation(
+        "left files: a state of the repository counts as unsaved",
+        "magos/runner",
+        "            checkout.free_errored_state(self._context.journal)\n",
+        "",
+        (f"{_LEFT}::test_a_committed_errored_state_is_neither_kept_nor_pushed",),
+    ),
+    Mutation(
+        "left files: a kept state goes to any backend",
+        "magos/runner",
+        "    if _kept_place(volume, name) == backend.place:\n",
+        "    if backend.place:\n",
+        (f"{_LEFT}::test_a_kept_state_is_never_pushed_to_another_empty_backend",),
+    ),
+    Mutation(
+        "left files: everybody reads what a run writes",
+        "magos/runner",
+        "        os.umask(_FOR_US_ALONE)",
+        "        os.umask(0o022)",
+        (f"{_LEFT}::test_what_a_run_writes_to_the_volume_is_for_its_owner_alone",),
+    ),
+    Mutation(
+        "state: anywhere is good enough",
+        "magos/runner",
+        "    if not real.is_relative_to(volume) or real == volume:\n",
+        "    if real == volume:\n",
+        (_STATE,),
+    ),
+    Mutation(
+        "state: options of the command line are not looked at",
+        "magos/runner",
+        '        if name == "TF_CLI_ARGS" or name.startswith("TF_CLI_ARGS_"):\n',
+        "        if not name:\n",
+        (_STATE,),
+    ),
+    Mutation(
+        "state: the runner's own folders are good enough",
+        "magos/runner",
+        "for name in (RUNS, TOOLS, UNSAVED)]",
+        "for name in ()]",
+        ("tests/e2e/hostile/test_state_location.py",),
     ),
     Mutation(
         "promotion: another commit is good enough",

@@ -25,12 +25,11 @@ __all__ = ["FIXED_MOUNT_PATHS", "FIXED_VOLUMES", "Stage", "fixed_mounts", "fixed
 _DATA = "workspace-data"
 _WORK = "work"
 _SCRATCH = "scratch"
-_PLAN = "plan"
 _TOKEN = "service-account-token"  # noqa: S105 - the name of a volume
 _TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a path
 _TOKEN_SECONDS = 3607  # what the API server's own admission asks for
 
-FIXED_MOUNT_PATHS = ("/workspace-data", "/work", "/scratch", "/tmp", "/plan", "/policies", _TOKEN_PATH)  # noqa: S108
+FIXED_MOUNT_PATHS = ("/workspace-data", "/work", "/scratch", "/tmp", "/policies", _TOKEN_PATH)  # noqa: S108
 """Where an administrator's pod configuration must not mount anything."""
 
 
@@ -43,7 +42,7 @@ class Stage(StrEnum):
     JOB = "job"
 
 
-FIXED_VOLUMES = (_DATA, _WORK, _SCRATCH, _PLAN, _TOKEN, "policies", *(f"tmp-{stage}" for stage in Stage))
+FIXED_VOLUMES = (_DATA, _WORK, _SCRATCH, _TOKEN, "policies", *(f"tmp-{stage}" for stage in Stage))
 """Names of volumes that a pod configuration must not define."""
 
 
@@ -62,16 +61,13 @@ def plan_file(run_id: str) -> str:
 def fixed_volumes(phase: JobType, claim: str) -> tuple[Volume, ...]:
     """Return the volumes of a plan or an apply pod; ``claim`` is the Workspace's PersistentVolumeClaim."""
     scratch_space = EmptyDirVolumeSource()
-    volumes = [
+    return (
         Volume(name=_DATA, persistent_volume_claim=ClaimVolumeSource(claim_name=claim)),
         Volume(name=_WORK, empty_dir=scratch_space),
         Volume(name=_SCRATCH, empty_dir=scratch_space),
         *(Volume(name=f"tmp-{stage}", empty_dir=scratch_space) for stage in stages_of(phase)),
         Volume(name=_TOKEN, projected=_token()),
-    ]
-    if phase is JobType.APPLY:
-        volumes.append(Volume(name=_PLAN, empty_dir=EmptyDirVolumeSource(medium="Memory")))
-    return tuple(volumes)
+    )
 
 
 def fixed_mounts(phase: JobType, stage: Stage) -> tuple[VolumeMount, ...]:
@@ -91,8 +87,6 @@ def fixed_mounts(phase: JobType, stage: Stage) -> tuple[VolumeMount, ...]:
         # Code of the configuration must not exchange the program that renders its plan afterwards.
         mounts.append(VolumeMount(name=_WORK, mount_path=f"/{_WORK}/tool", sub_path="tool", read_only=True))
         mounts.append(VolumeMount(name=_TOKEN, mount_path=_TOKEN_PATH, read_only=True))
-        if phase is JobType.APPLY:
-            mounts.append(VolumeMount(name=_PLAN, mount_path="/plan"))
     return tuple(mounts)
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.hostile.origins import Origin, http_origin, ssh_origin
-from tests.e2e.runner.conftest import mirror, workspace
+from tests.e2e.runner.conftest import _pid_namespace, mirror, workspace
 
-__all__ = ["mirror", "workspace"]
+__all__ = ["_pid_namespace", "mirror", "workspace"]
 
 
 @pytest.fixture(params=["http", "ssh"])

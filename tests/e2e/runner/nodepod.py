@@ -66,9 +66,9 @@ class _Sources(PodSources):
 
 
 class NodePod:
-    """The plan pod of a Workspace whose repository lies on its volume, in folder ``repository``, or at ``repo_url``.
+    """The plan pod of a Workspace, then its apply pod.
 
-    ``secret`` is the repository Secret, None without one. ``policies`` are the files of the policies that were
+    The repository lies on the volume, in folder ``repository``, or at ``repo_url``. ``secret`` is the repository Secret, None without one. ``policies`` are the files of the policies that were
     selected, None without a selector.
     """
 
@@ -88,6 +88,7 @@ class NodePod:
             path.mkdir(parents=True, exist_ok=True)
             path.chmod(0o777)
         self.policies = policies
+        self._planned: Result | None = None
         self._settings = tuple(settings.items())
         self._variables = variables
         self._repo_url = repo_url
@@ -119,6 +120,11 @@ class NodePod:
         assert found.exit_code == code, self.log(Stage.JOB)
         return found
 
+    def fresh(self, planned: Result | None = None) -> None:
+        """Become another pod on the same volume: one that plans, or one that applies what was ``planned``."""
+        self._planned = planned
+        shutil.rmtree(self.folder / "volumes")
+
     async def _run(self, stage: Stage) -> int:
         pod = self._manifest()
         sources = _Sources(self.policies or {}, self._secret)
@@ -149,9 +155,12 @@ class NodePod:
             terraform=Terraform(version=TOFU_VERSION, distribution=Distribution.OPENTOFU),
         )
         selected = None if self.policies is None else _selected(self.policies)
+        phase = JobType.PLAN if self._planned is None else JobType.APPLY
         plan = JobPlan(
-            job_type=JobType.PLAN,
+            job_type=phase,
             run_id=RUN,
+            revision="" if self._planned is None else self._planned.revision,
+            plan_digest="" if self._planned is None else self._planned.plan_digest,
             passed_on=self._settings,
             variables=self._variables,
             policies=selected,
@@ -159,7 +168,7 @@ class NodePod:
         )
         record = JobRecord(
             run_id=RUN,
-            job_type=JobType.PLAN,
+            job_type=phase,
             trigger="revision",
             project="shop",
             target_revision="main",

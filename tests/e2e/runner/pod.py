@@ -55,7 +55,7 @@ class Workspace:
         self.folder = folder
         self.repository = folder / "repository"
         self.volume = folder / "volume"
-        self.state = folder / "state" / "terraform.tfstate"
+        self.state = self.volume / "state" / "terraform.tfstate"
         self.settings = dict(settings)
         for made in (self.repository, self.volume, self.state.parent):
             made.mkdir(parents=True)
@@ -63,7 +63,7 @@ class Workspace:
 
     @property
     def backend(self) -> str:
-        """A backend block that keeps the state outside the pod."""
+        """A backend block that keeps the state on the Workspace's volume."""
         return f'terraform {{\n  backend "local" {{\n    path = "{self.state}"\n  }}\n}}\n'
 
     def commit(self, files: Mapping[str, str]) -> GitSHA:
@@ -95,7 +95,7 @@ class RunnerPod:
         self.phase = phase
         self.root = workspace.folder / name
         self.output: dict[Stage, str] = {}
-        for made in ("work", "scratch", "tmp", "dev", "plan"):
+        for made in ("work", "scratch", "tmp", "dev"):
             (self.root / made).mkdir(parents=True, exist_ok=True)
         if not (self.root / "workspace-data").exists():
             (self.root / "workspace-data").symlink_to(workspace.volume)

@@ -14,6 +14,7 @@ from magos.api.kube import EnvVar
 from magos.api.meta import ObjectMeta
 from magos.api.result import Outcome
 from magos.api.validatingpolicy import ValidatingPolicy, policy_file, policy_text
+from magos.ids import digest_of
 from magos.local.programs.assets import AssetSettings
 from magos.local.programs.progress import LineProgress
 from magos.local.servers.mirror import ReleaseMirror
@@ -24,6 +25,20 @@ from tests.e2e.runner.nodepod import NodePod
 from tests.e2e.runner.provider import time_provider_program
 
 _BACKEND = 'terraform {\n  backend "local" {\n    path = "/workspace-data/state/net.tfstate"\n  }\n}\n'
+_ENCRYPTED = """terraform {
+  encryption {
+    key_provider "pbkdf2" "m" {
+      passphrase = "correct-horse-battery-staple"
+    }
+    method "aes_gcm" "m" {
+      keys = key_provider.pbkdf2.m
+    }
+    plan {
+      method = method.aes_gcm.m
+    }
+  }
+}
+"""
 _SECRET = "hunter-two"
 _VARIABLE = 'variable "key" {\n  type = string\n  default = ""\n}\n'
 _DENY_ALL = {
@@ -176,18 +191,32 @@ def test_a_tool_within_reach_judges_no_plan_and_is_told_of(pod: NodePod) -> None
     assert result.violations == ()
 
 
-@pytest.mark.usefixtures("honest")
-def test_a_plan_that_is_not_in_its_file_is_not_judged(pod: NodePod) -> None:
-    """A hostile configuration may leave the name of a plan on a server of its own, or one that a program decrypts."""
-    plan_file = next(pod.volume.glob("runs/*/run.tfplan"))
-    assert render(pod, "") == 0
-    content = plan_file.read_bytes()
-    plan_file.write_text('{"remote_plan_format":1,"run_id":"run-x","hostname":"h"}')
+def test_a_plan_that_is_not_in_its_file_is_not_judged(tmp_path: Path, mirror: ReleaseMirror) -> None:
+    """Whoever holds the key, the configuration's author, could have it decrypted differently the next time."""
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "main.tf").write_text(_BACKEND + _ENCRYPTED + 'resource "terraform_data" "a" {}\n')
+    push(work, tmp_path / "repository")
+    pod = node_pod(tmp_path / "pod", tmp_path / "repository", mirror)
+    for stage in (Stage.FETCH, Stage.TERRAFORM, Stage.RENDER):
+        assert pod.stage(stage) == 0
+        assert pod.status(stage).reason is None, pod.status(stage)
+    result = pod.result()
+    assert (result.result, result.changes.add) == (Outcome.SUCCEEDED, 1)
     pod.policies = _DENY_ALL
-    try:
-        result = pod.result()
-    finally:
-        pod.policies = None
-        plan_file.write_bytes(content)
+    result = pod.result()
     assert result.reason == "PolicyEvaluationFailed"
     assert "leave the plan unencrypted" in result.message
+
+
+@pytest.mark.usefixtures("honest")
+def test_the_digest_that_is_reported_is_that_of_the_bytes_that_were_shown(pod: NodePod) -> None:
+    """The file on the volume may become another one before ``job`` looks; it does not look."""
+    plan_file = next(pod.volume.glob("runs/*/run.tfplan"))
+    content = plan_file.read_bytes()
+    assert render(pod, "") == 0
+    plan_file.write_bytes(content + b"x")
+    try:
+        assert pod.result().plan_digest == digest_of(content)
+    finally:
+        plan_file.write_bytes(content)

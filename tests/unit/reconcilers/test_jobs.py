@@ -158,16 +158,10 @@ def test_each_stage_sees_its_own_scratch_and_earlier_ones_read_only() -> None:
     }
 
 
-def test_only_terraform_has_the_token_and_only_an_apply_the_memory_volume() -> None:
+def test_only_terraform_has_the_token() -> None:
     token = "/var/run/secrets/kubernetes.io/serviceaccount"
     for job in (make(), make(JobType.APPLY)):
         assert [name for name in containers(job) if token in mounts(job, name)] == ["terraform"]
-    assert [name for name in containers(make()) if "/plan" in mounts(make(), name)] == []
-    apply = make(JobType.APPLY)
-    assert [name for name in containers(apply) if "/plan" in mounts(apply, name)] == ["terraform"]
-    [memory] = [volume for volume in apply.spec.template.spec.volumes if volume.name == "plan"]
-    assert memory.empty_dir is not None
-    assert memory.empty_dir.medium == "Memory"
 
 
 def test_onlookers_can_change_neither_the_volume_nor_the_sources() -> None:

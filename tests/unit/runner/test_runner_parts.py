@@ -14,16 +14,15 @@ from hypothesis import strategies as st
 from magos.api.names import JobType
 from magos.api.reasons import Reason
 from magos.api.result import PlannedChanges
-from magos.ids import digest_of
+from magos.folder import Folder
 from magos.runner.config import load_render
 from magos.runner.diagnostics import LONGEST_DIAGNOSTIC, last_error
 from magos.runner.files import NotRegular, open_regular, read_limited, write_private
 from magos.runner.markers import claim_start, remove_other_runs
 from magos.runner.outcome import StageFailed
 from magos.runner.paths import Paths
-from magos.runner.planfile import carried_variables, file_digest, is_plain_plan
+from magos.runner.planfile import carried_variables, is_plain_plan
 from magos.runner.planjson import read_plan_json
-from magos.runner.state import require_persistent_state
 from magos.runner.status import Stage, StageStatus, read_status, write_status
 from magos.runner.tool import inside_tree
 from tests.unit.runner.test_runner_config import ENV, RUN
@@ -57,16 +56,15 @@ def test_the_variables_of_a_plan_are_read_whatever_their_values(
     for name in names:
         message += field(3, value) + field(2, field(1, name.encode()) + field(2, field(1, value)))
     path = plan_file(tmp_path_factory.getbasetemp() / "v.tfplan", message + varint(20 << 3) + b"\x01")
-    assert set(carried_variables(path) or {}) == names
-    assert file_digest(path) == digest_of(path.read_bytes())
+    with path.open("rb") as plan:
+        assert set(carried_variables(plan) or {}) == names
 
 
 @given(st.binary(max_size=60))
 def test_an_unreadable_plan_carries_nothing_known(tmp_path_factory: pytest.TempPathFactory, message: bytes) -> None:
-    folder = tmp_path_factory.getbasetemp()
-    assert carried_variables(plan_file(folder / "m.tfplan", b"\x0f" + message)) is None
-    (folder / "z.tfplan").write_bytes(message)
-    assert carried_variables(folder / "z.tfplan") is None
+    with plan_file(tmp_path_factory.getbasetemp() / "m.tfplan", b"\x0f" + message).open("rb") as plan:
+        assert carried_variables(plan) is None
+    assert carried_variables(io.BytesIO(message)) is None
 
 
 @pytest.mark.parametrize(
@@ -78,7 +76,8 @@ def test_values_are_read_as_an_environment_variable_would_hold_them(
 ) -> None:
     packed = msgspec.msgpack.encode((msgspec.json.encode(kind), value))
     message = field(2, field(1, b"name") + field(2, field(1, packed)))
-    assert carried_variables(plan_file(tmp_path / "p", message)) == {"name": text}
+    with plan_file(tmp_path / "p", message).open("rb") as plan:
+        assert carried_variables(plan) == {"name": text}
 
 
 def plan_json(*changes: dict[str, object], outputs: dict[str, object] | None = None) -> bytes:
@@ -160,37 +159,6 @@ def test_diagnostics_are_bounded_and_printable(noise: bytes) -> None:
     assert "\0" not in message
 
 
-def backend(folder: Path, kind: str, path: str | None) -> None:
-    folder.mkdir(exist_ok=True)
-    content = {"version": 3, "backend": {"type": kind, "config": {"path": path, "workspace_dir": None}, "hash": 1}}
-    (folder / "terraform.tfstate").write_bytes(msgspec.json.encode(content))
-
-
-@pytest.mark.parametrize("path", [None, "x.tfstate", "../other/x", "link/x"])
-def test_local_state_in_the_pod_is_refused_links_resolved(tmp_path: Path, path: str | None) -> None:
-    work, module = tmp_path / "work", tmp_path / "work" / "source"
-    module.mkdir(parents=True)
-    (module / "link").symlink_to(work)
-    backend(work / "data", "local", path)
-    with pytest.raises(StageFailed, match="lost with this pod"):
-        require_persistent_state(work / "data", module, work)
-
-
-def test_state_elsewhere_is_accepted(tmp_path: Path) -> None:
-    work, module = tmp_path / "work", tmp_path / "work" / "source"
-    module.mkdir(parents=True)
-    (module / "volume").symlink_to(tmp_path)
-    for kind, path in (("local", str(tmp_path / "x")), ("local", "volume/x"), ("s3", None)):
-        backend(work / "data", kind, path)
-        require_persistent_state(work / "data", module, work)
-
-
-def test_backend_settings_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "terraform.tfstate").write_text("{")
-    with pytest.raises(StageFailed, match="unreadable"):
-        require_persistent_state(tmp_path, tmp_path, tmp_path)
-
-
 def test_a_status_comes_back_as_it_was_left(tmp_path: Path) -> None:
     paths = Paths(tmp_path)
     status = StageStatus(stage=Stage.FETCH, reason=Reason.GIT_FAILED, message="m", revision="r", warnings=("w",))
@@ -240,31 +208,45 @@ def test_links_and_pipes_are_neither_followed_nor_waited_for(tmp_path: Path) -> 
 
 
 def test_a_phase_is_claimed_once(tmp_path: Path) -> None:
-    paths, run = Paths(tmp_path), load_render(ENV).run
-    claim_start(paths, run)
-    with pytest.raises(StageFailed, match="second time"):
-        claim_start(paths, run)
+    run = load_render(ENV).run
+    with Folder.at(tmp_path) as volume:
+        claim_start(volume, run)
+        with pytest.raises(StageFailed, match="second time"):
+            claim_start(volume, run)
+    assert (tmp_path / "runs" / RUN / "plan.started").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_marker_is_no_link_to_elsewhere(tmp_path: Path) -> None:
-    paths, run = Paths(tmp_path), load_render(ENV).run
-    (paths.runs / RUN).mkdir(parents=True)
-    (paths.runs / RUN / "plan.started").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(StageFailed):
-        claim_start(paths, run)
+    run, volume = load_render(ENV).run, tmp_path / "volume"
+    (volume / "runs" / RUN).mkdir(parents=True)
+    (volume / "runs" / RUN / "plan.started").symlink_to(tmp_path / "elsewhere")
+    with Folder.at(volume) as held, pytest.raises(StageFailed):
+        claim_start(held, run)
     assert not (tmp_path / "elsewhere").exists()
 
 
+@pytest.mark.parametrize("name", ["runs", f"runs/{RUN}"])
+def test_a_marker_is_not_created_through_a_link(tmp_path: Path, name: str) -> None:
+    run, volume, elsewhere = load_render(ENV).run, tmp_path / "volume", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (volume / name).parent.mkdir(parents=True)
+    (volume / name).symlink_to(elsewhere)
+    with Folder.at(volume) as held, pytest.raises(StageFailed, match="cannot be used"):
+        claim_start(held, run)
+    assert list(elsewhere.iterdir()) == []
+
+
 def test_only_other_runs_are_removed_and_links_are_not_followed(tmp_path: Path) -> None:
-    paths, run = Paths(tmp_path), load_render(ENV).run
-    claim_start(paths, run)
-    kept = tmp_path / "kept"
-    kept.mkdir()
-    (paths.runs / "link").symlink_to(kept)
-    (paths.runs / "old").mkdir()
-    (paths.runs / "old" / "run.tfplan").write_text("secret")
-    assert remove_other_runs(paths, run) == 2
-    assert [entry.name for entry in paths.runs.iterdir()] == [RUN]
+    run, volume, kept = load_render(ENV).run, tmp_path / "volume", tmp_path / "kept"
+    for folder in (volume, kept):
+        folder.mkdir()
+    with Folder.at(volume) as held:
+        claim_start(held, run)
+        (volume / "runs" / "link").symlink_to(kept)
+        (volume / "runs" / "old").mkdir()
+        (volume / "runs" / "old" / "run.tfplan").write_text("secret")
+        assert remove_other_runs(held, run) == 2
+    assert [entry.name for entry in (volume / "runs").iterdir()] == [RUN]
     assert kept.is_dir()
 
 
@@ -279,15 +261,12 @@ def test_a_path_is_judged_by_where_its_links_lead(tmp_path: Path) -> None:
             inside_tree(tree, path, "TF_PATH")
 
 
-def test_only_an_archive_that_holds_a_plan_is_a_plain_plan(tmp_path: Path) -> None:
-    path = tmp_path / "plan"
+def test_only_an_archive_that_holds_a_plan_is_a_plain_plan() -> None:
     for entry, expected in (("tfplan", True), ("other", False)):
-        with zipfile.ZipFile(path, "w") as archive:
+        content = io.BytesIO()
+        with zipfile.ZipFile(content, "w") as archive:
             archive.writestr(entry, b"x")
-        assert is_plain_plan(path) is expected
+        assert is_plain_plan(content) is expected
     encrypted = b'{"meta":{},"encrypted_data":"eA==","encryption_version":"v0"}'
-    for content in (b"", b"{}", encrypted, b'{"remote_plan_format":1,"run_id":"run-x","hostname":"h"}'):
-        path.write_bytes(content)
-        assert not is_plain_plan(path)
-    with pytest.raises(OSError, match="plan"):
-        is_plain_plan(tmp_path / "no-plan")
+    for text in (b"", b"{}", encrypted, b'{"remote_plan_format":1,"run_id":"run-x","hostname":"h"}'):
+        assert not is_plain_plan(io.BytesIO(text))

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from magos.bounds import HTTP_HEAD, HTTP_REDIRECTS, TOOL_ARCHIVE, TOOL_TALK, TOOL_TEXT
+from magos.folder import Folder
 from magos.local.servers.loopback import serving
 from magos.toolchain import install
 from magos.toolchain.download import Downloads
@@ -120,8 +121,11 @@ def test_bound_tool_archive(tmp_path: Path) -> None:
     cached = tmp_path / "cached"
     with cached.open("wb") as file:
         file.truncate(TOOL_ARCHIVE.limit + 1)
-    assert not install.copy_regular(cached, tmp_path / "copy", TOOL_ARCHIVE.limit)
-    assert not (tmp_path / "copy").exists()
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    with Folder.at(tmp_path) as cache:
+        assert not install.copy_regular(cache, "cached", copies, TOOL_ARCHIVE.limit)
+    assert not list(copies.iterdir())
     with answering(_OK + b"Content-Length: %d\r\n\r\n" % (TOOL_ARCHIVE.limit + 1), again=b"x") as mirror:
         message = failure(mirror.url, tmp_path / "f", largest=TOOL_ARCHIVE.limit)
     assert f"larger than {TOOL_ARCHIVE.limit:,} bytes" in message

@@ -210,10 +210,9 @@ def test_a_bad_cache_is_replaced_by_one_download(
     assert mirror.requests["/1.9.0/tofu_1.9.0_linux_amd64.zip"] == 2
     if damage in {"truncated", "exchanged"}:
         assert "downloaded again" in tool.warnings[0]
-    if damage == "directory":
-        assert "cannot be written" in tool.warnings[0]
     else:
-        assert cached.read_bytes() == archive
+        assert tool.warnings == ()
+    assert cached.read_bytes() == archive
 
 
 def test_a_passing_server_error_is_tried_again(request_: InstallRequest, mirror: Mirror, signer: Signer) -> None:
