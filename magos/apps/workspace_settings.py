@@ -5,12 +5,14 @@ An empty variable counts as unset, because that is how a manifest leaves one out
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 from magos.apps.pod_config import VARIABLE as POD_CONFIG
 from magos.apps.pod_config import read_pod_config
 from magos.durations import parse_duration
 from magos.errors import ConfigurationError
 from magos.reconcilers.workspace.settings import DEFAULT_SCHEMES, PodConfig, WorkspaceSettings
+from magos.runtime.config import SERVICE_ACCOUNT
 
 __all__ = ["PASSED_ON", "load_workspace_settings"]
 
@@ -25,14 +27,18 @@ PASSED_ON = (
 )
 """What the runner is told as it is told to the controller (spec §5.5, last row)."""
 
+_OWN_NAMESPACE = "MAGOS_ALLOW_CONTROLLER_NAMESPACE"
 _SCHEMES = ("https", "http", "ssh", "git", "file")
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _SWITCHES = ("MAGOS_VERIFY_SIGNATURES", "MAGOS_ALLOW_EPHEMERAL_STATE")
 _QUANTITY = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:[EPTGMk]i?|Ki|e[0-9]+)?", re.ASCII)
 
 
-def load_workspace_settings(environ: Mapping[str, str]) -> WorkspaceSettings:
-    """Return the settings in ``environ``; raise ``ConfigurationError`` that names the variable."""
+def load_workspace_settings(environ: Mapping[str, str], account: Path = SERVICE_ACCOUNT) -> WorkspaceSettings:
+    """Return the settings in ``environ``; raise ``ConfigurationError`` that names the variable.
+
+    ``account`` is where a pod finds its ServiceAccount, and there its namespace.
+    """
     image = environ.get("MAGOS_JOB_IMAGE", "")
     if not image or image != image.strip():
         raise ConfigurationError(
@@ -52,6 +58,7 @@ def load_workspace_settings(environ: Mapping[str, str]) -> WorkspaceSettings:
         pvc_size=_size(environ),
         pvc_storage_class=environ.get("MAGOS_PVC_STORAGE_CLASS") or None,
         allowed_schemes=allowed_schemes(environ),
+        refused_namespace=_refused_namespace(environ, account),
         runner_environment=_passed_on(environ),
     )
 
@@ -68,6 +75,19 @@ def allowed_schemes(environ: Mapping[str, str]) -> tuple[str, ...]:
             f"MAGOS_ALLOWED_GIT_SCHEMES: {wrong!r} is none of {', '.join(_SCHEMES)} (a list separated by commas)"
         )
     return schemes
+
+
+def _refused_namespace(environ: Mapping[str, str], account: Path) -> str:
+    """The controllers' own namespace, unless it is allowed; empty where there is none, as outside of a cluster."""
+    if _one_of(environ, _OWN_NAMESPACE, ("true", "false"), "false") == "true":
+        return ""
+    namespace = environ.get("POD_NAMESPACE", "")
+    if namespace:
+        return namespace
+    try:
+        return (account / "namespace").read_text("utf-8").strip()
+    except FileNotFoundError:
+        return ""
 
 
 def _passed_on(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

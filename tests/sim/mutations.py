@@ -22,6 +22,7 @@ _RUNTIME = ("tests/sim/test_effects.py", "tests/sim/test_controller.py")
 _ENDS = ("tests/unit/reconcilers/test_ends.py",)
 _VARIABLES = ("tests/unit/reconcilers/test_workspace_variables.py",)
 _POLICIES = ("tests/unit/reconcilers/test_workspace_policies.py",)
+_IDENTITY = ("tests/unit/reconcilers/test_identity.py",)
 _STAGES = "tests/e2e/runner/test_runner_stages.py"
 _ROLLOUT = ("tests/unit/reconcilers/test_rollout.py", "tests/unit/reconcilers/test_rollout_laws.py")
 
@@ -138,6 +139,41 @@ MUTATIONS = (
         "    return status.observed_generation\n\n\ndef _annotation_events",
         "    return newest\n\n\ndef _annotation_events",
         _ENDS,
+    ),
+    Mutation(
+        "identity: a plan takes any ServiceAccount",
+        "magos/reconcilers/workspace",
+        "    refused = judge_identity(seen) or judge_start(seen)\n    if refused is not None:\n        return refused\n",
+        "    refused = judge_start(seen)\n    if refused is not None:\n        return refused\n",
+        _IDENTITY,
+    ),
+    Mutation(
+        "identity: an apply takes any ServiceAccount",
+        "magos/reconcilers/workspace",
+        "    refused = judge_identity(seen)\n    if refused is not None:\n        return _hold(",
+        "    refused = None\n    if refused is not None:\n        return _hold(",
+        _IDENTITY,
+    ),
+    Mutation(
+        "identity: any value of the label counts",
+        "magos/reconcilers/workspace",
+        "    if label == _TRUE:\n",
+        "    if label is not None:\n",
+        _IDENTITY,
+    ),
+    Mutation(
+        "identity: runs in the controllers' namespace",
+        "magos/reconcilers/workspace",
+        "    if namespace != seen.settings.refused_namespace:\n",
+        "    if namespace:\n",
+        _IDENTITY,
+    ),
+    Mutation(
+        "identity: the controller does not know its own namespace",
+        "magos/apps",
+        "        refused_namespace=_refused_namespace(environ, account),\n",
+        "",
+        ("tests/unit/apps/test_workspace_settings.py",),
     ),
     Mutation(
         "deletion: does not wait for the apply",

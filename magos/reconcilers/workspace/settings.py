@@ -45,5 +45,7 @@ class WorkspaceSettings(Struct, frozen=True, kw_only=True):
     pvc_size: str = "1Gi"
     pvc_storage_class: str | None = None
     allowed_schemes: tuple[str, ...] = DEFAULT_SCHEMES
+    refused_namespace: str = ""
+    """Where nothing is planned or applied: the namespace of the controllers, unless an administrator allows it."""
     runner_environment: tuple[tuple[str, str], ...] = ()
     """Variables handed on to every stage as they are (the last row of spec §5.5), in the order of their names."""
