@@ -124,6 +124,7 @@ def test_a_spec_edit_during_a_plan_is_served_when_the_plan_has_ended(stage: Stag
     stage.annotate(execution_allowed="true")
     stage.starts(PLAN)
     first = stage.run_id
+    stage.account("other", runner=True)
     stage.edit(serviceAccountName="other", autoApply=False)
     stage.annotate(reconcile_interval="1h")
     eventually(lambda: stage.workspace.status.observed_reconcile_interval == "1h0m0s")  # the edit has been seen, too
@@ -372,11 +373,12 @@ def test_what_belongs_to_somebody_else_is_named_and_not_used(stage: Stage) -> No
     assert stage.jobs() == []
 
 
-def test_a_missing_service_account_is_told_while_the_pod_is_waited_for(stage: Stage) -> None:
-    stage.declare(serviceAccountName="nobody")
+def test_a_quota_that_is_used_up_is_told_while_the_pod_is_waited_for(stage: Stage) -> None:
+    stage.quota("full", pods="0")
+    stage.declare()
     stage.reaches("Pending")
     stage.annotate(execution_allowed="true")
-    found = stage.until(lambda ws: "ServiceAccount nobody" in ws.status.message)
+    found = stage.until(lambda ws: "exceeded quota: full" in ws.status.message)
     assert found.status.phase == "Planning"
 
 

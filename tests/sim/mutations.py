@@ -143,8 +143,8 @@ MUTATIONS = (
     Mutation(
         "identity: a plan takes any ServiceAccount",
         "magos/reconcilers/workspace",
-        "    refused = judge_identity(seen) or judge_start(seen)\n    if refused is not None:\n        return refused\n",
-        "    refused = judge_start(seen)\n    if refused is not None:\n        return refused\n",
+        "    refused = judge_identity(seen) or judge_start(seen)\n    if",
+        "    refused = judge_start(seen)\n    if",
         _IDENTITY,
     ),
     Mutation(

@@ -55,9 +55,9 @@ class Observation(Struct, frozen=True, kw_only=True):
 
     ``jobs`` and ``pods`` are all that carry the Workspace's label, whoever owns them. ``entropy`` are four random bytes
     for a run ID, drawn by the app whether or not they are needed. ``account``, ``secrets``, ``warnings`` and
-    ``policies`` are None where the pass before did not ask. ``complete`` says that everything a start is decided on has been read live:
-    the Workspace with its Jobs and pods, and all that it and its Project name; ``inputs_live`` says it of the Project
-    and the VariableSets alone.
+    ``policies`` are None where the pass before did not ask. ``complete`` says that everything a start is decided on has
+    been read live: the Workspace with its Jobs and pods, and all that it and its Project name; ``inputs_live`` says it
+    of the Project and the VariableSets alone.
     """
 
     now: datetime

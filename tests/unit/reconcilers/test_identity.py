@@ -1,6 +1,7 @@
 """Whose identity a run may take: the controllers' namespace, and ServiceAccounts without the label for runs."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -32,7 +33,7 @@ CONTROLLERS_HERE = replace(SETTINGS, refused_namespace=NAMESPACE)
 AUDIT = Violation("p", "no", ViolationAction.AUDIT)
 
 
-def declared(model: Cluster | None = None, **spec: object) -> Cluster:
+def declared(model: Cluster | None = None, **spec: Any) -> Cluster:
     """A Workspace with permission, not reconciled since."""
     model = model or Cluster()
     model.put(PROJECTS, Project(metadata=ObjectMeta(name="platform", namespace=NAMESPACE)))
@@ -127,7 +128,7 @@ def test_a_refused_start_heals_with_its_trigger_once_the_account_is_labelled(lab
     trigger = model.workspace.status.current_run_trigger
     model.put_account("magos-job", "true")
     model.settle()
-    assert model.workspace.status.phase is Phase.PENDING
+    assert shown(model)[0] is Phase.PENDING
     assert model.workspace.status.current_run_trigger == trigger
     model.annotate(execution_allowed="true")
     model.settle()
