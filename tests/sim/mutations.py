@@ -176,6 +176,13 @@ MUTATIONS = (
         ("tests/unit/apps/test_workspace_settings.py",),
     ),
     Mutation(
+        "names: Workspaces whose names are cut share a ConfigMap of policies",
+        "magos/api",
+        "short_hash(f'{workspace}/{digest_hex}', 20)",
+        "digest_hex[:10]",
+        ("tests/unit/api/test_names.py",),
+    ),
+    Mutation(
         "deletion: does not wait for the apply",
         "magos/reconcilers/workspace",
         "    if not force_delete(meta.annotations):\n",
