@@ -280,7 +280,7 @@ def test_a_deletion_waits_for_the_apply_and_force_delete_does_not(stage: Stage) 
     assert len(stage.jobs()) == 2
     stage.annotate(force_delete="true")
     eventually(lambda: not stage.cluster.request("GET", stage._own("workspaces"))["items"])
-    eventually(lambda: not stage.jobs())
+    eventually(lambda: not stage.jobs(), within=120)  # the garbage collector looks for new kinds twice a minute
     stage.removes(pod)
 
 
@@ -371,6 +371,23 @@ def test_what_belongs_to_somebody_else_is_named_and_not_used(stage: Stage) -> No
     found = stage.reaches("Failed", "VolumeConflict")
     assert "ws-data" in found.status.message
     assert stage.jobs() == []
+
+
+def test_a_deletion_tells_why_the_apply_it_waits_for_does_not_start(stage: Stage) -> None:
+    stage.declare()
+    stage.reaches("Pending")
+    stage.annotate(execution_allowed="true")
+    stage.starts(PLAN)
+    stage.quota("full", pods="1")
+    path = f"/api/v1/namespaces/{stage.namespace}/resourcequotas/full"
+    made = stage.cluster.request("GET", path)
+    stage.cluster.request("PUT", f"{path}/status", {**made, "status": {"hard": {"pods": "1"}, "used": {"pods": "1"}}})
+    stage.ends(PLAN)
+    stage.reaches("Applying")
+    stage.delete(f"/apis/magosproject.io/v1alpha1/namespaces/{stage.namespace}/workspaces/ws")
+    found = stage.until(lambda ws: ws.status.phase == "Deleting" and "exceeded quota: full" in ws.status.message)
+    assert "magosproject.io/force-delete=true" in found.status.message
+    stage.annotate(force_delete="true")
 
 
 def test_a_quota_that_is_used_up_is_told_while_the_pod_is_waited_for(stage: Stage) -> None:

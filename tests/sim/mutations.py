@@ -183,6 +183,20 @@ MUTATIONS = (
         ("tests/unit/api/test_names.py",),
     ),
     Mutation(
+        "deletion: gives up an apply whose container has started",
+        "magos/reconcilers/workspace",
+        "    if job.metadata.deletion_timestamp is not None or any(map(pod_started, pods)):\n",
+        "    if job.metadata.deletion_timestamp is not None:\n",
+        ("tests/unit/reconcilers/test_deletion.py",),
+    ),
+    Mutation(
+        "deletion: gives up an apply by the cache alone",
+        "magos/reconcilers/workspace",
+        "    if not seen.live or (current and seen.warnings is None):\n",
+        "    if False:\n",
+        ("tests/unit/reconcilers/test_deletion.py",),
+    ),
+    Mutation(
         "deletion: does not wait for the apply",
         "magos/reconcilers/workspace",
         "    if not force_delete(meta.annotations):\n",

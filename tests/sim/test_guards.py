@@ -400,6 +400,29 @@ def test_a_deletion_waits_for_the_apply() -> None:
     assert fleet.terraform.infrastructure.keys() == {("default", "a"), ("default", "b")}
 
 
+def test_a_deletion_gives_up_an_apply_whose_pod_never_starts() -> None:
+    """The image is gone between plan and apply, and the Workspace is deleted meanwhile."""
+
+    async def scene(fleet: Fleet) -> None:
+        fleet.users.project()
+        fleet.users.workspace("a")
+        fleet.commit()
+        await fleet.at_work("a", JobType.PLAN)
+        fleet.kubelet.starts = False
+        await fleet.phase("Applying", "a")
+        fleet.users.delete(WORKSPACES, "a")
+        await anyio.sleep(60)
+        found = fleet.users.find("a")
+        assert found is not None
+        assert (found.status.phase, "ImagePullBackOff" in found.status.message) == ("Deleting", True)
+        await fleet.phase("gone", "a", within=180)
+        await fleet.quiet()
+        assert not fleet.infrastructure("a")
+        assert not fleet.items("pods")
+
+    act(scene)
+
+
 def test_what_happens_during_an_apply_waits_for_its_end() -> None:
     async def scene(fleet: Fleet) -> None:
         fleet.terraform.slow["a"] = 60.0
