@@ -390,6 +390,13 @@ def test_a_deletion_tells_why_the_apply_it_waits_for_does_not_start(stage: Stage
     stage.annotate(force_delete="true")
 
 
+def test_a_quota_on_cpu_and_memory_accepts_the_pods_as_they_come(stage: Stage) -> None:
+    stage.quota("compute", **{f"{kind}.{what}": "4Gi" for kind in ("requests", "limits") for what in ("cpu", "memory")})
+    stage.declare()
+    stage.plans()
+    stage.applies()
+
+
 def test_a_quota_that_is_used_up_is_told_while_the_pod_is_waited_for(stage: Stage) -> None:
     stage.quota("full", pods="0")
     stage.declare()

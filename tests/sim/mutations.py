@@ -183,6 +183,13 @@ MUTATIONS = (
         ("tests/unit/api/test_names.py",),
     ),
     Mutation(
+        "resources: runner pods are the first to be evicted",
+        "magos/reconcilers/workspace",
+        "return DEFAULT_RESOURCES[stage] if own is None else own",
+        "return Resources() if own is None else own",
+        ("tests/unit/reconcilers/test_jobs.py",),
+    ),
+    Mutation(
         "deletion: gives up an apply whose container has started",
         "magos/reconcilers/workspace",
         "    if job.metadata.deletion_timestamp is not None or any(map(pod_started, pods)):\n",
