@@ -15,6 +15,7 @@ __all__ = [
     "JOB_TYPE",
     "PROJECT_NAMESPACE",
     "REPOSITORY",
+    "RUNNER",
     "RUN_ID",
     "SECRET_TYPE",
     "SYSTEM_ROLE",
@@ -38,6 +39,9 @@ SECRET_TYPE = "magosproject.io/secret-type"  # noqa: S105 - a label key
 
 REPOSITORY = "repository"
 """The value of ``SECRET_TYPE`` that marks a repository Secret."""
+
+RUNNER = "magosproject.io/runner"
+"""On ServiceAccounts that runner pods may use: ``"true"``. A run takes no other account, whatever a Workspace names."""
 
 SYSTEM_ROLE = "rbac.magosproject.io/system-role"
 """On ServiceAccounts that stand for a Magos role: ``"true"``."""

@@ -59,6 +59,8 @@ class Reason(StrEnum):
     INVALID_POLICY_SELECTOR = "InvalidPolicySelector"
     VOLUME_CONFLICT = "VolumeConflict"
     JOB_REJECTED = "JobRejected"
+    NAMESPACE_NOT_ALLOWED = "NamespaceNotAllowed"
+    SERVICE_ACCOUNT_NOT_ALLOWED = "ServiceAccountNotAllowed"
     SERVICE_ACCOUNT_NOT_FOUND = "ServiceAccountNotFound"
     IMAGE_PULL_FAILED = "ImagePullFailed"
     POD_UNSCHEDULABLE = "PodUnschedulable"
@@ -91,7 +93,15 @@ class ReferenceProblem(StrEnum):
     FORBIDDEN = "Forbidden"
 
 
-HEALING = frozenset({Reason.NO_WORKSPACES_FOUND, Reason.UNRESOLVED_REFERENCES, Reason.UNRESOLVED_VARIABLES})
+HEALING = frozenset(
+    {
+        Reason.NO_WORKSPACES_FOUND,
+        Reason.UNRESOLVED_REFERENCES,
+        Reason.UNRESOLVED_VARIABLES,
+        Reason.SERVICE_ACCOUNT_NOT_ALLOWED,
+        Reason.SERVICE_ACCOUNT_NOT_FOUND,
+    }
+)
 """Failures that heal when another object appears: not ready, but not stalled either."""
 
 FAILURES = frozenset(
@@ -117,6 +127,8 @@ FAILURES = frozenset(
         Reason.INVALID_POLICY_SELECTOR,
         Reason.VOLUME_CONFLICT,
         Reason.JOB_REJECTED,
+        Reason.NAMESPACE_NOT_ALLOWED,
+        Reason.SERVICE_ACCOUNT_NOT_ALLOWED,
         Reason.SERVICE_ACCOUNT_NOT_FOUND,
         Reason.IMAGE_PULL_FAILED,
         Reason.POD_UNSCHEDULABLE,
@@ -130,6 +142,9 @@ FAILURES = frozenset(
 """What a Workspace in phase Failed may give as its reason."""
 
 _R = Reason
+_IDENTITY = frozenset({_R.NAMESPACE_NOT_ALLOWED, _R.SERVICE_ACCOUNT_NOT_ALLOWED, _R.SERVICE_ACCOUNT_NOT_FOUND})
+"""Why a plan that is there is not applied for now: nothing is wrong with the plan, but a run may not act here."""
+
 WORKSPACE_REASONS: Mapping[Phase, frozenset[Reason]] = MappingProxyType(
     {
         Phase.PENDING: frozenset(
@@ -147,8 +162,8 @@ WORKSPACE_REASONS: Mapping[Phase, frozenset[Reason]] = MappingProxyType(
             }
         ),
         Phase.PLANNING: frozenset({_R.PLAN_JOB_CREATED, _R.PLANNING}),
-        Phase.PLANNED: frozenset({_R.PLAN_SUCCEEDED, _R.AWAITING_ROLLOUT}),
-        Phase.PLANNED_WITH_VIOLATIONS: frozenset({_R.AUDIT_POLICY_VIOLATION, _R.AWAITING_ROLLOUT}),
+        Phase.PLANNED: frozenset({_R.PLAN_SUCCEEDED, _R.AWAITING_ROLLOUT}) | _IDENTITY,
+        Phase.PLANNED_WITH_VIOLATIONS: frozenset({_R.AUDIT_POLICY_VIOLATION, _R.AWAITING_ROLLOUT}) | _IDENTITY,
         Phase.APPLYING: frozenset({_R.APPLY_JOB_CREATED, _R.APPLYING}),
         Phase.APPLIED: frozenset({_R.APPLY_SUCCEEDED, _R.NO_CHANGES}),
         Phase.FAILED: FAILURES,

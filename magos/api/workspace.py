@@ -119,7 +119,8 @@ class WorkspaceSpec(Struct, frozen=True, gc=False, rename="camel", omit_defaults
     """Policies for this Workspace, instead of the Project's. {} switches validation off; absent inherits."""
 
     service_account_name: str = JOB_SERVICE_ACCOUNT
-    """ServiceAccount of both pods, in the same namespace."""
+    """ServiceAccount of both pods, in the same namespace, with the label magosproject.io/runner=true. Whoever may edit
+    Workspaces there acts with its rights."""
 
     variable_set_ref: tuple[NameReference, ...] = ()
     """VariableSets, layered in this order over those of the Project."""

@@ -6,7 +6,16 @@ from datetime import datetime
 
 from magos.api import labels
 from magos.api.annotations import APPROVED, EXECUTION_ALLOWED, FORCE_DELETE, RECONCILE_REQUEST
-from magos.api.kube import JOBS, PERSISTENT_VOLUME_CLAIMS, PODS, SECRET_METADATA, Pod, SecretMetadata
+from magos.api.kube import (
+    JOBS,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    SECRET_METADATA,
+    SERVICE_ACCOUNT_METADATA,
+    Pod,
+    SecretMetadata,
+    ServiceAccountMetadata,
+)
 from magos.api.meta import Resource
 from magos.api.project import PROJECTS, Project
 from magos.api.variableset import VARIABLESETS, VariableSet
@@ -31,6 +40,7 @@ __all__ = ["by_project", "log_fields", "workspace_controller", "workspace_reconc
 
 _BY_LABEL = "label"
 _BY_SET = "variableset"
+_BY_ACCOUNT = "serviceaccount"
 _RUN_ID_BYTES = 4
 _ASKED_BY_PEOPLE = (RECONCILE_REQUEST, APPROVED, EXECUTION_ALLOWED, FORCE_DELETE)
 
@@ -41,7 +51,13 @@ def workspace_controller(
     """Declare the informers and return the controller; ``draw`` gives the random bytes of run IDs."""
     ours = labels.WORKSPACE  # "has the label": nothing else of these kinds concerns us
     workspaces = assembly.informer(
-        WORKSPACES, indexers={BY_PROJECT: by_project, _BY_LABEL: _by_label, _BY_SET: _sets_of_workspace}
+        WORKSPACES,
+        indexers={
+            BY_PROJECT: by_project,
+            _BY_LABEL: _by_label,
+            _BY_SET: _sets_of_workspace,
+            _BY_ACCOUNT: _account_of_workspace,
+        },
     )
     jobs = assembly.informer(JOBS, selector=ours, indexers={BY_WORKSPACE: _by_workspace})
     pods = assembly.informer(PODS, selector=ours, indexers={BY_WORKSPACE: _by_workspace})
@@ -49,6 +65,7 @@ def workspace_controller(
     projects = assembly.informer(PROJECTS, indexers={_BY_SET: _sets_of_project})
     sets = assembly.informer(VARIABLESETS)
     secrets = assembly.informer(SECRET_METADATA, selector=f"{labels.SECRET_TYPE}={labels.REPOSITORY}")
+    accounts = assembly.informer(SERVICE_ACCOUNT_METADATA, selector=f"{labels.RUNNER}=true")
     if assembly.metrics is not None:
         metrics = WorkspaceMetrics(assembly.metrics, workspaces.cache, per_object=assembly.settings.metrics_per_object)
         workspaces.add_handler(metrics.workspace_changed)
@@ -66,6 +83,7 @@ def workspace_controller(
                 Source(projects, _of_project(workspaces)),
                 Source(sets, _of_set(workspaces, projects)),
                 Source(secrets, _of_namespace(workspaces)),
+                Source(accounts, _of_account(workspaces)),
             ),
             workers=assembly.settings.workers,
             probes={RepositorySecrets: RepositorySecretReader(), JobEvents: read_job_events},
@@ -184,6 +202,25 @@ def _of_namespace(workspaces: Informer[Workspace]) -> Callable[[Change[SecretMet
         if secret is None or change.initial:
             return ()
         return tuple(map(_key, workspaces.cache.list(secret.metadata.namespace)))
+
+    return mapper
+
+
+def _account_of_workspace(workspace: Workspace) -> Iterable[str]:
+    yield f"{workspace.metadata.namespace}/{workspace.spec.service_account_name}"
+
+
+def _of_account(workspaces: Informer[Workspace]) -> Callable[[Change[ServiceAccountMetadata]], Iterable[Key]]:
+    """An account that appears has just been created or labelled: whoever was refused for it may start now.
+
+    One that disappears, or whose label does, wakes nobody: every start reads the account anyway.
+    """
+
+    def mapper(change: Change[ServiceAccountMetadata]) -> Iterable[Key]:
+        if change.new is None or change.old is not None or change.initial:
+            return ()
+        meta = change.new.metadata
+        return tuple(map(_key, workspaces.cache.by_index(_BY_ACCOUNT, f"{meta.namespace}/{meta.name}")))
 
     return mapper
 

@@ -5,6 +5,7 @@ An empty variable counts as unset, because that is how a manifest leaves one out
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 from magos.api.schema.patterns import VERSION
 from magos.api.workspace import Distribution
@@ -15,6 +16,7 @@ from magos.errors import ConfigurationError
 from magos.outbound.peers import Network, Peers, parse_networks
 from magos.reconcilers.workspace.settings import DEFAULT_SCHEMES, PodConfig, WorkspaceSettings
 from magos.reconcilers.workspace.toolversion import MINIMUM_OPENTOFU, MINIMUM_TERRAFORM, SETTINGS
+from magos.runtime.client.config import SERVICE_ACCOUNT
 
 __all__ = ["PASSED_ON", "allowed_schemes", "load_workspace_settings", "peers"]
 
@@ -31,14 +33,18 @@ PASSED_ON = (
 )
 """What the runner is told as it is told to the controller (spec §5.5, last row)."""
 
+_OWN_NAMESPACE = "MAGOS_ALLOW_CONTROLLER_NAMESPACE"
 _SCHEMES = ("https", "http", "ssh", "git", "file")
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _SWITCHES = ("MAGOS_VERIFY_SIGNATURES", "MAGOS_ALLOW_EPHEMERAL_STATE")
 _QUANTITY = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:[EPTGMk]i?|Ki|e[0-9]+)?", re.ASCII)
 
 
-def load_workspace_settings(environ: Mapping[str, str]) -> WorkspaceSettings:
-    """Return the settings in ``environ``; raise ``ConfigurationError`` that names the variable."""
+def load_workspace_settings(environ: Mapping[str, str], account: Path = SERVICE_ACCOUNT) -> WorkspaceSettings:
+    """Return the settings in ``environ``; raise ``ConfigurationError`` that names the variable.
+
+    ``account`` is where a pod finds its ServiceAccount, and there its namespace.
+    """
     image = environ.get("MAGOS_JOB_IMAGE", "")
     if not image or image != image.strip():
         raise ConfigurationError(
@@ -60,6 +66,7 @@ def load_workspace_settings(environ: Mapping[str, str]) -> WorkspaceSettings:
         allowed_schemes=allowed_schemes(environ),
         minimum_terraform=_version(environ, SETTINGS[Distribution.TERRAFORM], MINIMUM_TERRAFORM),
         minimum_opentofu=_version(environ, SETTINGS[Distribution.OPENTOFU], MINIMUM_OPENTOFU),
+        refused_namespace=_refused_namespace(environ, account),
         runner_environment=_passed_on(environ),
     )
 
@@ -88,6 +95,19 @@ def _networks(environ: Mapping[str, str], name: str) -> tuple[Network, ...]:
         return parse_networks(environ.get(name, ""))
     except ValueError as error:
         raise ConfigurationError(f"{name}: {error} (a list separated by commas)") from None
+
+
+def _refused_namespace(environ: Mapping[str, str], account: Path) -> str:
+    """The controllers' own namespace, unless it is allowed; empty where there is none, as outside of a cluster."""
+    if _one_of(environ, _OWN_NAMESPACE, ("true", "false"), "false") == "true":
+        return ""
+    namespace = environ.get("POD_NAMESPACE", "")
+    if namespace:
+        return namespace
+    try:
+        return (account / "namespace").read_text("utf-8").strip()
+    except FileNotFoundError:
+        return ""
 
 
 def _passed_on(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 import magos
 from magos.api.kube import PERSISTENT_VOLUME_CLAIMS
+from magos.api.labels import JOB_SERVICE_ACCOUNT, RUNNER
 from magos.local.controlplane.installation import APPLY, install, installation
 from magos.local.controlplane.kubectl import Kubectl, KubectlFailed, find_kubectl
 from magos.local.controlplane.plane import ControlPlane
@@ -91,7 +92,11 @@ class Machine(Struct, frozen=True, kw_only=True):
         keys = {path.name: path.read_text() for path in sorted(self.mirror.keys.iterdir())}
         return [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}},
-            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "magos-job", "namespace": name}},
+            {
+                "apiVersion": "v1",
+                "kind": "ServiceAccount",
+                "metadata": {"name": JOB_SERVICE_ACCOUNT, "namespace": name, "labels": {RUNNER: "true"}},
+            },
             {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": _KEYS, "namespace": name}, "data": keys},
         ]
 

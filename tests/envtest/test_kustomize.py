@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from magos.api.labels import JOB_SERVICE_ACCOUNT, RUNNER
 from magos.errors import MagosError
 from magos.local.controlplane.kubectl import Kubectl
 from tests.envtest.cluster import Cluster
@@ -77,7 +78,7 @@ ALLOWED: list[tuple[str, str, str]] = [
             *_each(f"{_READ} create", "persistentvolumeclaims"),
             *_each(f"{_READ} delete", "pods"),
             *_each("get", "pods/log"),
-            *_each(_READ, "secrets", "validatingpolicies.policies.kyverno.io"),
+            *_each(_READ, "secrets", "serviceaccounts", "validatingpolicies.policies.kyverno.io"),
             *_each(f"{_READ} create delete", "configmaps"),
             *_each(f"{_READ} create patch", "events.events.k8s.io"),
         )
@@ -273,6 +274,23 @@ def test_a_tenant_namespace_gets_the_runners_account(control_plane: Cluster, nam
     control_plane.kubectl.run("apply", f"--kustomize={tmp_path}")
     account = control_plane.request("GET", f"/api/v1/namespaces/{namespace}/serviceaccounts/magos-job")
     assert account["automountServiceAccountToken"] is False
+
+
+def test_every_runner_account_that_is_shipped_carries_the_label_and_no_other_account_does(
+    kubectl: Kubectl, tmp_path: Path
+) -> None:
+    content = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "components": [os.path.relpath(_TENANT, tmp_path)],
+    }
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(content))
+    samples = [dict(each) for each in yaml.safe_load_all((_SAMPLES / "00-namespace.yaml").read_text())]
+    shipped = {"base": _built(kubectl, _BASE), "tenant": _built(kubectl, tmp_path), "samples": samples}
+    for where, items in shipped.items():
+        accounts = {each["metadata"]["name"]: each for each in items if each["kind"] == "ServiceAccount"}
+        labelled = {n for n, each in accounts.items() if each["metadata"].get("labels", {}).get(RUNNER) == "true"}
+        assert labelled == {JOB_SERVICE_ACCOUNT}, where
 
 
 def test_crds_and_samples_apply_twice_without_a_change(control_plane: Cluster) -> None:

@@ -124,6 +124,7 @@ def test_a_spec_edit_during_a_plan_is_served_when_the_plan_has_ended(stage: Stag
     stage.annotate(execution_allowed="true")
     stage.starts(PLAN)
     first = stage.run_id
+    stage.account("other", runner=True)
     stage.edit(serviceAccountName="other", autoApply=False)
     stage.annotate(reconcile_interval="1h")
     eventually(lambda: stage.workspace.status.observed_reconcile_interval == "1h0m0s")  # the edit has been seen, too
@@ -279,7 +280,7 @@ def test_a_deletion_waits_for_the_apply_and_force_delete_does_not(stage: Stage) 
     assert len(stage.jobs()) == 2
     stage.annotate(force_delete="true")
     eventually(lambda: not stage.cluster.request("GET", stage._own("workspaces"))["items"])
-    eventually(lambda: not stage.jobs())
+    eventually(lambda: not stage.jobs(), within=120)  # the garbage collector looks for new kinds twice a minute
     stage.removes(pod)
 
 
@@ -372,11 +373,36 @@ def test_what_belongs_to_somebody_else_is_named_and_not_used(stage: Stage) -> No
     assert stage.jobs() == []
 
 
-def test_a_missing_service_account_is_told_while_the_pod_is_waited_for(stage: Stage) -> None:
-    stage.declare(serviceAccountName="nobody")
+def test_a_deletion_tells_why_the_apply_it_waits_for_does_not_start(stage: Stage) -> None:
+    stage.declare()
     stage.reaches("Pending")
     stage.annotate(execution_allowed="true")
-    found = stage.until(lambda ws: "ServiceAccount nobody" in ws.status.message)
+    stage.starts(PLAN)
+    stage.quota("full", pods="1")
+    path = f"/api/v1/namespaces/{stage.namespace}/resourcequotas/full"
+    made = stage.cluster.request("GET", path)
+    stage.cluster.request("PUT", f"{path}/status", {**made, "status": {"hard": {"pods": "1"}, "used": {"pods": "1"}}})
+    stage.ends(PLAN)
+    stage.reaches("Applying")
+    stage.delete(f"/apis/magosproject.io/v1alpha1/namespaces/{stage.namespace}/workspaces/ws")
+    found = stage.until(lambda ws: ws.status.phase == "Deleting" and "exceeded quota: full" in ws.status.message)
+    assert "magosproject.io/force-delete=true" in found.status.message
+    stage.annotate(force_delete="true")
+
+
+def test_a_quota_on_cpu_and_memory_accepts_the_pods_as_they_come(stage: Stage) -> None:
+    stage.quota("compute", **{f"{kind}.{what}": "4Gi" for kind in ("requests", "limits") for what in ("cpu", "memory")})
+    stage.declare()
+    stage.plans()
+    stage.applies()
+
+
+def test_a_quota_that_is_used_up_is_told_while_the_pod_is_waited_for(stage: Stage) -> None:
+    stage.quota("full", pods="0")
+    stage.declare()
+    stage.reaches("Pending")
+    stage.annotate(execution_allowed="true")
+    found = stage.until(lambda ws: "exceeded quota: full" in ws.status.message)
     assert found.status.phase == "Planning"
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from magos.api.kube import Pod
-from magos.api.labels import JOB_TYPE, RUN_ID, WORKSPACE
+from magos.api.labels import JOB_SERVICE_ACCOUNT, JOB_TYPE, RUN_ID, RUNNER, WORKSPACE
 from magos.api.names import JobType
 from magos.api.result import Outcome, PlannedChanges, Result
 from magos.api.workspace import CurrentRun, Workspace
@@ -67,8 +67,7 @@ class Stage:
     def __init__(self, cluster: Cluster, namespace: str) -> None:
         self.cluster = cluster
         self.namespace = namespace
-        account = {"metadata": {"name": "magos-job"}}
-        self.cluster.request("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts", account)
+        self.account(JOB_SERVICE_ACCOUNT, runner=True)
 
     # --- the user -------------------------------------------------------------------------------------------------
 
@@ -77,6 +76,19 @@ class Stage:
         kinds = {"workspaces": "Workspace", "projects": "Project", "variablesets": "VariableSet", "rollouts": "Rollout"}
         body = {"apiVersion": "magosproject.io/v1alpha1", "kind": kinds[plural], "spec": spec}
         self.cluster.request("POST", self._own(plural), {**body, "metadata": {"name": name, **metadata}})
+
+    def account(self, name: str, *, runner: bool) -> None:
+        """Create a ServiceAccount, labelled for runs or not."""
+        labels = {RUNNER: "true"} if runner else {}
+        body = {"metadata": {"name": name, "labels": labels}}
+        self.cluster.request("POST", f"/api/v1/namespaces/{self.namespace}/serviceaccounts", body)
+
+    def quota(self, name: str, **hard: str) -> None:
+        """Create a ResourceQuota of which nothing is used; the controller that would count is played, too."""
+        path = f"/api/v1/namespaces/{self.namespace}/resourcequotas"
+        made = self.cluster.request("POST", path, {"metadata": {"name": name}, "spec": {"hard": hard}})
+        status = {"hard": hard, "used": dict.fromkeys(hard, "0")}
+        self.cluster.request("PUT", f"{path}/{name}/status", {**made, "status": status})
 
     def declare(self, *, revision: str = SHA, **spec: Any) -> None:
         """Create the Workspace; the commit of its branch is known."""

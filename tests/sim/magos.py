@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import anyio
 import msgspec
 
-from magos.api.kube import JOBS, PODS, Job, Pod
-from magos.api.labels import JOB_TYPE, RUN_ID, WORKSPACE
+from magos.api.kube import JOBS, PODS, SERVICE_ACCOUNTS, Job, Pod
+from magos.api.labels import JOB_SERVICE_ACCOUNT, JOB_TYPE, RUN_ID, RUNNER, WORKSPACE
 from magos.api.names import JobType
 from magos.api.project import PROJECTS
 from magos.api.result import Outcome, PlannedChanges, Result
@@ -183,6 +183,8 @@ class World:
         )
         self.user = self.server.client("user")
         self.settings = WorkspaceSettings(job_image="magos-job:sim")
+        account = {"metadata": {"name": JOB_SERVICE_ACCOUNT, "namespace": NAMESPACE, "labels": {RUNNER: "true"}}}
+        self.server.create(self.server.resource(SERVICE_ACCOUNTS), account)
         self.node = Node(self, good)
 
     def manager(self, name: str) -> Manager:

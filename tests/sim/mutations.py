@@ -25,6 +25,7 @@ _POLICIES = ("tests/unit/reconcilers/test_workspace_policies.py",)
 _EXCHANGE = "tests/e2e/hostile/test_plan_exchange.py::test_no_exchange_at_any_moment_makes_two_plans_of_one"
 _LEFT = "tests/e2e/hostile/test_leftover_files.py"
 _STATE = "tests/unit/runner/test_state.py"
+_IDENTITY = ("tests/unit/reconcilers/test_identity.py",)
 _STAGES = "tests/e2e/runner/test_runner_stages.py"
 _LASTING = (
     "tests/sim/test_lasting_faults.py::test_watch_events_of_own_writes_do_not_cut_the_pauses_short",
@@ -159,6 +160,69 @@ MUTATIONS = (
         "    return status.observed_generation\n\n\ndef _annotation_events",
         "    return newest\n\n\ndef _annotation_events",
         _ENDS,
+    ),
+    Mutation(
+        "identity: a plan takes any ServiceAccount",
+        "magos/reconcilers/workspace",
+        "    refused = judge_identity(seen) or judge_start(seen)\n    if",
+        "    refused = judge_start(seen)\n    if",
+        _IDENTITY,
+    ),
+    Mutation(
+        "identity: an apply takes any ServiceAccount",
+        "magos/reconcilers/workspace",
+        "    refused = judge_identity(seen)\n    if refused is not None:\n        return _hold(",
+        "    refused = None\n    if refused is not None:\n        return _hold(",
+        _IDENTITY,
+    ),
+    Mutation(
+        "identity: any value of the label counts",
+        "magos/reconcilers/workspace",
+        "    if label == _TRUE:\n",
+        "    if label is not None:\n",
+        _IDENTITY,
+    ),
+    Mutation(
+        "identity: runs in the controllers' namespace",
+        "magos/reconcilers/workspace",
+        "    if namespace != seen.settings.refused_namespace:\n",
+        "    if namespace:\n",
+        _IDENTITY,
+    ),
+    Mutation(
+        "identity: the controller does not know its own namespace",
+        "magos/apps",
+        "        refused_namespace=_refused_namespace(environ, account),\n",
+        "",
+        ("tests/unit/apps/test_workspace_settings.py",),
+    ),
+    Mutation(
+        "names: Workspaces whose names are cut share a ConfigMap of policies",
+        "magos/api",
+        "short_hash(f'{workspace}/{digest_hex}', 20)",
+        "digest_hex[:10]",
+        ("tests/unit/api/test_names.py",),
+    ),
+    Mutation(
+        "resources: runner pods are the first to be evicted",
+        "magos/reconcilers/workspace",
+        "return DEFAULT_RESOURCES[stage] if own is None else own",
+        "return Resources() if own is None else own",
+        ("tests/unit/reconcilers/test_jobs.py",),
+    ),
+    Mutation(
+        "deletion: gives up an apply whose container has started",
+        "magos/reconcilers/workspace",
+        "    if job.metadata.deletion_timestamp is not None or any(map(pod_started, pods)):\n",
+        "    if job.metadata.deletion_timestamp is not None:\n",
+        ("tests/unit/reconcilers/test_deletion.py",),
+    ),
+    Mutation(
+        "deletion: gives up an apply by the cache alone",
+        "magos/reconcilers/workspace",
+        "    if not seen.live or (current and seen.warnings is None):\n",
+        "    if False:\n",
+        ("tests/unit/reconcilers/test_deletion.py",),
     ),
     Mutation(
         "deletion: does not wait for the apply",

@@ -90,6 +90,18 @@ async def discard(fleet: Fleet) -> None:
     await fleet.quiet()
 
 
+async def account_taken_after_the_plan(fleet: Fleet) -> None:
+    """The ServiceAccount loses its label while the plan is made: the plan waits, and is applied with the label."""
+    _start(fleet, "a")
+    await fleet.at_work("a", JobType.PLAN)
+    fleet.users.account(runner=False)
+    await fleet.reason("ServiceAccountNotAllowed", "a")
+    await fleet.quiet()
+    fleet.users.account(runner=True)
+    await fleet.phase("Applied", "a")
+    await fleet.quiet()
+
+
 async def request_after_failure(fleet: Fleet) -> None:
     """A plan that fails is repeated on request, and the request is consumed."""
     fleet.users.project()
@@ -269,6 +281,7 @@ SCENARIOS: Mapping[str, Scenario] = MappingProxyType(
             Scenario("commit during apply", commit_during_apply),
             Scenario("approval", approval),
             Scenario("discard", discard),
+            Scenario("account taken after the plan", account_taken_after_the_plan),
             Scenario("request after failure", request_after_failure),
             Scenario("edit during plan", edit_during_plan),
             Scenario("job deleted by a person", job_deleted_by_a_person),

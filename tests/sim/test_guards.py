@@ -13,7 +13,8 @@ from magos.api.names import JobType
 from magos.api.result import Violation, ViolationAction
 from magos.api.workspace import WORKSPACES
 from tests.sim.fleet.cluster import Fleet, play
-from tests.sim.fleet.users import URL
+from tests.sim.fleet.replica import SYSTEM
+from tests.sim.fleet.users import URL, Users
 from tests.sim.history.records import JobCreated, ToolStarted
 from tests.sim.scenarios import SCENARIOS
 from tests.sim.tally import TALLY
@@ -75,6 +76,68 @@ def test_permission_that_is_revoked_at_the_last_moment_starts_nothing() -> None:
         await anyio.sleep(30)
 
     assert halves(act(scene, ALONE)) == []
+
+
+@pytest.mark.parametrize("name", ["magos-job", "deployer", "nobody"])
+def test_a_run_takes_no_account_that_is_not_labelled_for_it(name: str) -> None:
+    async def scene(fleet: Fleet) -> None:
+        fleet.users.account(runner=False)
+        fleet.users.account(runner=False, name="deployer")
+        fleet.users.project()
+        fleet.users.workspace("a", serviceAccountName=name)
+        fleet.commit()
+        await fleet.reason("ServiceAccountNotFound" if name == "nobody" else "ServiceAccountNotAllowed", "a")
+        await anyio.sleep(600)
+        assert fleet.phase_of("a") == "Failed"
+
+    assert halves(act(scene)) == []
+
+
+def test_a_refused_run_starts_within_seconds_once_its_account_is_labelled() -> None:
+    async def scene(fleet: Fleet) -> None:
+        fleet.users.account(runner=False)
+        fleet.users.project()
+        fleet.users.workspace("a")
+        fleet.commit()
+        await fleet.reason("ServiceAccountNotAllowed", "a")
+        await fleet.quiet()
+        fleet.users.account(runner=True)
+        await fleet.at_work("a", JobType.PLAN, within=10)
+
+    assert halves(act(scene)) == ["plan"]
+
+
+def test_a_label_that_is_taken_after_the_plan_holds_up_the_apply_and_loses_nothing() -> None:
+    async def scene(fleet: Fleet) -> None:
+        fleet.users.project()
+        fleet.users.workspace("a", autoApply=False)
+        fleet.commit()
+        await fleet.until(lambda: fleet.gated("a"))
+        await fleet.quiet()
+        run = _run_id(fleet)
+        fleet.users.account(runner=False)
+        fleet.users.approve("a")
+        await fleet.reason("ServiceAccountNotAllowed", "a")
+        await anyio.sleep(600)
+        assert (fleet.phase_of("a"), _run_id(fleet)) == ("Planned", run)
+        assert halves(fleet) == ["plan"]
+        fleet.users.account(runner=True)
+        await fleet.at_work("a", JobType.APPLY, within=10)
+        assert _run_id(fleet) == run
+
+    assert halves(act(scene)) == ["plan", "apply"]
+
+
+def test_nothing_runs_in_the_namespace_of_the_controllers() -> None:
+    async def scene(fleet: Fleet) -> None:
+        elsewhere = Users(fleet.server, namespace=SYSTEM)
+        elsewhere.account(runner=True, name="magos-workspace")
+        elsewhere.project()
+        elsewhere.workspace("a", serviceAccountName="magos-workspace")
+        await fleet.until(lambda: _reason_of(elsewhere) == "NamespaceNotAllowed")
+        await anyio.sleep(600)
+
+    assert halves(act(scene)) == []
 
 
 def test_a_manual_plan_waits_for_ever() -> None:
@@ -337,6 +400,29 @@ def test_a_deletion_waits_for_the_apply() -> None:
     assert fleet.terraform.infrastructure.keys() == {("default", "a"), ("default", "b")}
 
 
+def test_a_deletion_gives_up_an_apply_whose_pod_never_starts() -> None:
+    """The image is gone between plan and apply, and the Workspace is deleted meanwhile."""
+
+    async def scene(fleet: Fleet) -> None:
+        fleet.users.project()
+        fleet.users.workspace("a")
+        fleet.commit()
+        await fleet.at_work("a", JobType.PLAN)
+        fleet.kubelet.starts = False
+        await fleet.phase("Applying", "a")
+        fleet.users.delete(WORKSPACES, "a")
+        await anyio.sleep(60)
+        found = fleet.users.find("a")
+        assert found is not None
+        assert (found.status.phase, "ImagePullBackOff" in found.status.message) == ("Deleting", True)
+        await fleet.phase("gone", "a", within=180)
+        await fleet.quiet()
+        assert not fleet.infrastructure("a")
+        assert not fleet.items("pods")
+
+    act(scene)
+
+
 def test_what_happens_during_an_apply_waits_for_its_end() -> None:
     async def scene(fleet: Fleet) -> None:
         fleet.terraform.slow["a"] = 60.0
@@ -391,6 +477,11 @@ def test_a_leader_that_was_cut_off_writes_nothing_when_it_is_back() -> None:
 def _run_id(fleet: Fleet) -> str:
     found = fleet.users.find("a")
     return found.status.current_run_id if found is not None else ""
+
+
+def _reason_of(users: Users) -> str:
+    found = users.find("a")
+    return found.status.reason if found is not None else ""
 
 
 def _reason(fleet: Fleet, name: str = "prod") -> str:

@@ -140,6 +140,10 @@ class Everybody(RuleBasedStateMachine):
             if (item["metadata"].get("labels") or {}).get("magosproject.io/workspace") == name:
                 self._now(self.fleet.users.delete, kind, item["metadata"]["name"])
 
+    @rule(runner=st.booleans())
+    def label_the_account(self, runner: bool) -> None:
+        self._now(self.fleet.users.account, runner=runner)
+
     @rule(token=st.sampled_from(["one", "two", "three"]))
     def rotate(self, token: str) -> None:
         self._now(self.fleet.users.secret, "credentials", token=token)
@@ -274,6 +278,7 @@ class Everybody(RuleBasedStateMachine):
                     fleet.adversary.delete(kind, item["metadata"]["name"])
         fleet.git.push(URL)
         self._provide_variables()
+        fleet.users.account(runner=True)
         await asyncio.sleep(HEALING_SECONDS / 2)
         for item in fleet.items(WORKSPACES.resource):
             fleet.users.approve(item["metadata"]["name"])

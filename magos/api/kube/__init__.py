@@ -21,6 +21,7 @@ from magos.api.kube.config import (
     NAMESPACES,
     SECRET_METADATA,
     SECRETS,
+    SERVICE_ACCOUNT_METADATA,
     SERVICE_ACCOUNTS,
     ConfigMap,
     ConfigMapMetadata,
@@ -28,6 +29,7 @@ from magos.api.kube.config import (
     Secret,
     SecretMetadata,
     ServiceAccount,
+    ServiceAccountMetadata,
 )
 from magos.api.kube.containers import (
     Capabilities,
@@ -101,6 +103,7 @@ __all__ = [
     "SECRETS",
     "SECRET_METADATA",
     "SERVICE_ACCOUNTS",
+    "SERVICE_ACCOUNT_METADATA",
     # batch
     "Job",
     "JobCondition",
@@ -116,6 +119,7 @@ __all__ = [
     "Secret",
     "SecretMetadata",
     "ServiceAccount",
+    "ServiceAccountMetadata",
     # containers
     "Capabilities",
     "ConfigMapEnvSource",

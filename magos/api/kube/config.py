@@ -18,12 +18,14 @@ __all__ = [
     "SECRETS",
     "SECRET_METADATA",
     "SERVICE_ACCOUNTS",
+    "SERVICE_ACCOUNT_METADATA",
     "ConfigMap",
     "ConfigMapMetadata",
     "Namespace",
     "Secret",
     "SecretMetadata",
     "ServiceAccount",
+    "ServiceAccountMetadata",
 ]
 
 
@@ -73,6 +75,12 @@ class ServiceAccount(Struct, frozen=True, gc=False, rename="camel", omit_default
     metadata: ObjectMeta
 
 
+class ServiceAccountMetadata(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+    """That a ServiceAccount exists, with labels and resourceVersion."""
+
+    metadata: MetaWithoutAnnotations
+
+
 class NamespaceStatus(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """``phase`` is ``Active`` or ``Terminating``."""
 
@@ -94,3 +102,11 @@ NAMESPACES = Kind(group="", version="v1", plural="namespaces", name="Namespace",
 SECRETS = Kind(group="", version="v1", plural="secrets", name="Secret", type=Secret)
 SECRET_METADATA = Kind(group="", version="v1", plural="secrets", name="Secret", type=SecretMetadata, metadata_only=True)
 SERVICE_ACCOUNTS = Kind(group="", version="v1", plural="serviceaccounts", name="ServiceAccount", type=ServiceAccount)
+SERVICE_ACCOUNT_METADATA = Kind(
+    group="",
+    version="v1",
+    plural="serviceaccounts",
+    name="ServiceAccount",
+    type=ServiceAccountMetadata,
+    metadata_only=True,
+)

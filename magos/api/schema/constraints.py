@@ -119,7 +119,13 @@ FIELDS: Mapping[tuple[type, str], FieldRules] = {
     (WorkspaceSpec, "variable_set_ref"): _SETS,
     (WorkspaceSpec, "service_account_name"): FieldRules(
         keywords={"maxLength": 253},
-        rules=(Rule("self != ''", "serviceAccountName must not be empty (leave it out for magos-job)"),),
+        rules=(
+            Rule("self != ''", "serviceAccountName must not be empty (leave it out for magos-job)"),
+            matches(
+                patterns.OBJECT_NAME,
+                "serviceAccountName must be the name of a ServiceAccount: lower-case letters, digits, - and .",
+            ),
+        ),
     ),
     (PhaseOptions, "timeout_seconds"): FieldRules(
         keywords={"format": "int64"}, rules=(Rule("self >= 1", "timeoutSeconds must be at least 1"),)

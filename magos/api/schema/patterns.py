@@ -10,6 +10,7 @@ __all__ = [
     "NOT_A_LABEL_VALUE",
     "NOT_A_REF",
     "NOT_RELATIVE",
+    "OBJECT_NAME",
     "REPO_URL",
     "UNFIT_FOR_URL",
     "VARIABLE_NAME",
@@ -53,5 +54,8 @@ NOT_A_LABEL_VALUE = r"[^\w.-]|^[_.-]|[_.-]$"
 """Anything but letters, digits, ``_``, ``.`` and ``-``, or one of the latter at an end. Cost goes by length."""
 
 _DNS = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+OBJECT_NAME = rf"^{_DNS}(\.{_DNS})*$"
+"""A DNS subdomain, as most objects are named."""
+
 LABEL_KEY = rf"^({_DNS}(\.{_DNS})*/)?[A-Za-z0-9]([\w.-]{{0,61}}[A-Za-z0-9])?$"
 """A label key; that its prefix has at most 253 characters is asked for separately."""

@@ -1,7 +1,8 @@
 """Deletion of a Workspace (spec §6.2.10): what it waits for, and the release of the finalizer.
 
 1. A plan that runs is cancelled gracefully and its pod waited for.
-2. An apply that runs is waited for, unless a person set ``mp/force-delete``.
+2. An apply that runs is waited for, unless a person set ``mp/force-delete``. One of which no container has started does
+   nothing yet: it is waited for as long as a start may take, and then its Job is deleted.
 3. Nothing is created any more, and nothing in the cloud is destroyed. Jobs and volume go by their owner reference.
 
 What runs is decided by the Jobs and pods that are really there, read live, never by the phase. A cancellation that the
@@ -13,8 +14,9 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from magos.api.annotations import force_delete
-from magos.api.kube import Pod
+from magos.api.kube import Job, Pod
 from magos.api.labels import FINALIZER, JOB_TYPE, RUN_ID
+from magos.api.meta import controller_of
 from magos.api.names import JobType
 from magos.api.phases import Phase
 from magos.api.reasons import Reason
@@ -22,7 +24,11 @@ from magos.api.timestamps import parse_time
 from magos.api.workspace import WORKSPACES
 from magos.reconcilers.workspace.move import Move, ask_live, to, warning
 from magos.reconcilers.workspace.observation import Observation
+from magos.reconcilers.workspace.podproblems import start_problem
+from magos.reconcilers.workspace.probes import events_probe, live_probes
 from magos.reconcilers.workspace.reset import delete_job
+from magos.reconcilers.workspace.situation import pod_started
+from magos.reconcilers.workspace.unstarted import unstarted
 from magos.runtime.decision import Effect, Outcome, RemoveFinalizer
 
 __all__ = ["delete"]
@@ -61,11 +67,7 @@ def _wait(seen: Observation) -> Move | None:
     unfinished = [job for job in seen.own_jobs if not job.ended]
     applying = next((job for job in unfinished if job.metadata.labels.get(JOB_TYPE) != JobType.PLAN), None)
     if applying is not None:
-        run = applying.metadata.labels.get(RUN_ID, "")
-        return _say(
-            seen,
-            f"Waiting for the apply of run {run} (Job {applying.metadata.name}) to end; {_FORCE} not to wait.",
-        )
+        return _await_apply(seen, applying)
     cancel: tuple[Effect, ...] = tuple(
         map(delete_job, (j for j in unfinished if j.metadata.deletion_timestamp is None))
     )
@@ -77,6 +79,38 @@ def _wait(seen: Observation) -> Move | None:
         what = f"pod {pod.metadata.name}" if pod is not None else f"Job {unfinished[0].metadata.name}"
         return _say(seen, f"Waiting for {what} to stop; {_FORCE} not to wait.", *cancel)
     return None
+
+
+def _await_apply(seen: Observation, job: Job) -> Move:
+    """Wait for the end of an apply; give up one of which no container has started when its time is over."""
+    name, run = job.metadata.name, job.metadata.labels.get(RUN_ID, "")
+    waiting = f"Waiting for the apply of run {run} (Job {name}) to end; {_FORCE} not to wait."
+    pods = tuple(pod for pod in seen.pods if _is_of(pod, job))
+    if job.metadata.deletion_timestamp is not None or any(map(pod_started, pods)):
+        return _say(seen, waiting)
+    start = unstarted(seen, job)
+    if start.early:
+        return replace(_say(seen, waiting), again_at=start.again_at)
+    current = name == seen.run.apply_job
+    if not seen.live or (current and seen.warnings is None):
+        meta = seen.subject.metadata
+        events = (events_probe(job, seen.pods_of_run(JobType.APPLY)),) if current else ()
+        return Move(
+            probes=(*live_probes(meta.namespace, meta.name), *events), again_at=start.again_at, outcome=Outcome.WAITING
+        )
+    problem = start_problem(job, pods, seen.warnings or (), seen.subject.spec.service_account_name).message
+    if not start.expired:
+        message = f"{waiting} No container of it has started yet. {problem}"
+        return replace(_say(seen, message), again_at=start.again_at)
+    cooling = _cooling_until(seen)
+    if cooling > seen.now:
+        return Move(again_at=cooling, outcome=Outcome.WAITING)
+    return _say(seen, f"{start.given_up} Nothing was applied; the Job is deleted. {problem}", delete_job(job))
+
+
+def _is_of(pod: Pod, job: Job) -> bool:
+    owner = controller_of(pod.metadata)
+    return owner is not None and owner.uid == job.metadata.uid
 
 
 def _trouble(seen: Observation) -> Move:

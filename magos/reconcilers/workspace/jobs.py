@@ -163,7 +163,7 @@ def _container(workspace: Workspace, plan: JobPlan, stage: Stage, settings: Work
         env=_masking(extra, stage_environment(workspace, plan, stage)),
         env_from=env_from,
         volume_mounts=(*fixed_mounts(plan.job_type, stage), *_policies_mount(plan, stage), *config.volume_mounts),
-        resources=config.resources,
+        resources=config.resources_of(stage),
         security_context=_CONTAINER_SECURITY,
         termination_message_path="/dev/termination-log",
         termination_message_policy="File",

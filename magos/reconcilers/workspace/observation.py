@@ -10,7 +10,16 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from magos.api.kube import JOBS, PERSISTENT_VOLUME_CLAIMS, PODS, ConfigMap, Job, PersistentVolumeClaim, Pod
+from magos.api.kube import (
+    JOBS,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    ConfigMap,
+    Job,
+    PersistentVolumeClaim,
+    Pod,
+    ServiceAccountMetadata,
+)
 from magos.api.labels import JOB_TYPE, RUN_ID, workspace_label
 from magos.api.meta import controller_of
 from magos.api.names import JobType, volume_claim_name
@@ -45,10 +54,10 @@ class Observation(Struct, frozen=True, kw_only=True):
     """One Workspace, what belongs to it, and the circumstances of this pass.
 
     ``jobs`` and ``pods`` are all that carry the Workspace's label, whoever owns them. ``entropy`` are four random bytes
-    for a run ID, drawn by the app whether or not they are needed. ``secrets``, ``warnings`` and ``policies`` are None
-    where the pass before did not ask. ``complete`` says that everything a start is decided on has been read live:
-    the Workspace with its Jobs and pods, and all that it and its Project name; ``inputs_live`` says it of the Project
-    and the VariableSets alone.
+    for a run ID, drawn by the app whether or not they are needed. ``account``, ``secrets``, ``warnings`` and
+    ``policies`` are None where the pass before did not ask. ``complete`` says that everything a start is decided on has
+    been read live: the Workspace with its Jobs and pods, and all that it and its Project name; ``inputs_live`` says it
+    of the Project and the VariableSets alone.
     """
 
     now: datetime
@@ -66,6 +75,7 @@ class Observation(Struct, frozen=True, kw_only=True):
     live: bool = False
     complete: bool = False
     stale: bool = False
+    account: ServiceAccountMetadata | None = None
     secrets: RepositorySecretReport | None = None
     policies: tuple[ValidatingPolicy, ...] | None = None
     policies_failure: ProbeFailure | None = None
@@ -220,6 +230,7 @@ def _with_facts(seen: Observation, view: View, workspace: Workspace) -> Observat
     return replace(
         seen,
         complete=all(fact is not None for fact in asked.values()),
+        account=_value(asked[probes.account_probe(workspace)]),
         secrets=_value(secrets),
         policies=_value(policies),
         policies_failure=policies.failure if policies is not None else None,

@@ -11,7 +11,7 @@ from magos.api.kube import ContainerStatus, Job, Pod
 from magos.api.reasons import Reason
 from magos.reconcilers.effects import JobWarning
 
-__all__ = ["EndCause", "StartProblem", "end_cause", "start_problem"]
+__all__ = ["EndCause", "StartProblem", "about_quota", "end_cause", "start_problem"]
 
 _IMAGE = frozenset(
     {
@@ -30,6 +30,9 @@ _VOLUME_WORDS = ("persistentvolumeclaim", "persistent volume", "volume node affi
 _DELETIONS = frozenset({"EvictionByEvictionAPI", "DeletionByTaintManager", "PreemptionByScheduler"})
 """Disruptions that delete the pod, so that the runner is asked to stop: a drain above all."""
 
+_QUOTA_TEXTS = ("exceeded quota", "failed quota")
+"""A quota that is used up, and one that wants requests or limits which a container does not have."""
+
 _TERMINATED = 143
 
 _HINTS = {
@@ -37,7 +40,7 @@ _HINTS = {
     Reason.IMAGE_PULL_FAILED: "Check MAGOS_JOB_IMAGE and the pull Secret.",
     Reason.POD_UNSCHEDULABLE: "Check nodes, taints and the requested resources.",
     Reason.VOLUME_UNAVAILABLE: "Check the StorageClass and the volume's node.",
-    Reason.QUOTA_EXCEEDED: "Raise the quota or free resources.",
+    Reason.QUOTA_EXCEEDED: "Raise the quota or free resources; what it wants specified is set in MAGOS_JOB_POD_CONFIG.",
     Reason.POD_CONFIG_ERROR: "Check that the Secrets and keys the pod refers to exist.",
     Reason.JOB_START_FAILED: "Look at the Job's and the pod's Events.",
 }
@@ -73,6 +76,11 @@ def start_problem(
     if not pods:
         return _hinted(*(_without_pod(warnings, service_account) or (Reason.JOB_START_FAILED, _no_pod(job))))
     return _hinted(Reason.JOB_START_FAILED, f"Pod {pods[0].metadata.name} has reported no container.")
+
+
+def about_quota(text: str) -> bool:
+    """Tell whether the API server refused something for a ResourceQuota."""
+    return any(each in text.lower() for each in _QUOTA_TEXTS)
 
 
 def end_cause(job: Job | None, pods: tuple[Pod, ...]) -> EndCause | None:
@@ -161,7 +169,7 @@ def _without_pod(warnings: tuple[JobWarning, ...], service_account: str) -> tupl
         note = warning.note
         if "serviceaccount" in note.lower() and "not found" in note.lower():
             return Reason.SERVICE_ACCOUNT_NOT_FOUND, f"ServiceAccount {service_account}: {note}"
-        if "exceeded quota" in note.lower():
+        if about_quota(note):
             return Reason.QUOTA_EXCEEDED, note
         return Reason.JOB_START_FAILED, note
     return None

@@ -4,7 +4,15 @@ What a start is decided on depends on what the Workspace and its Project name. S
 and, in the pass that follows, whether everything has been answered for the objects as they have turned out to be.
 """
 
-from magos.api.kube import CONFIG_MAPS, JOBS, PERSISTENT_VOLUME_CLAIMS, PODS, Job, Pod
+from magos.api.kube import (
+    CONFIG_MAPS,
+    JOBS,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    SERVICE_ACCOUNT_METADATA,
+    Job,
+    Pod,
+)
 from magos.api.labels import WORKSPACE, workspace_label
 from magos.api.names import volume_claim_name
 from magos.api.phases import WITH_PLAN
@@ -18,6 +26,7 @@ from magos.reconcilers.workspace.specification import effective_selector
 from magos.runtime.decision import LiveGet, LiveList, Probe
 
 __all__ = [
+    "account_probe",
     "claim_probe",
     "events_probe",
     "input_probes",
@@ -50,6 +59,7 @@ def start_probes(workspace: Workspace, project: Project | None) -> tuple[Probe, 
         *live_probes(meta.namespace, meta.name),
         *input_probes(workspace, project),
         claim_probe(workspace),
+        account_probe(workspace),
         secrets_probe(workspace),
         *(() if policies is None else (policies, stored_policies_probe(workspace))),
     )
@@ -69,6 +79,11 @@ def claim_probe(workspace: Workspace) -> LiveGet:
     """Return the question for the volume claim."""
     meta = workspace.metadata
     return LiveGet(PERSISTENT_VOLUME_CLAIMS, meta.namespace, volume_claim_name(meta.name))
+
+
+def account_probe(workspace: Workspace) -> LiveGet:
+    """Return the question for the ServiceAccount that the pods would run with."""
+    return LiveGet(SERVICE_ACCOUNT_METADATA, workspace.metadata.namespace, workspace.spec.service_account_name)
 
 
 def secrets_probe(workspace: Workspace) -> RepositorySecrets:

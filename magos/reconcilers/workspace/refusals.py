@@ -17,6 +17,7 @@ from magos.reconcilers.workspace.evidence import result_of_pods
 from magos.reconcilers.workspace.finish import finish
 from magos.reconcilers.workspace.move import Move, keep, to, warning
 from magos.reconcilers.workspace.observation import Observation
+from magos.reconcilers.workspace.podproblems import about_quota
 from magos.reconcilers.workspace.start import refuse
 from magos.runtime.decision import UNREADABLE, Create, Outcome, PatchAnnotations, Refusal
 
@@ -102,7 +103,7 @@ def _refused(seen: Observation) -> Refused:
 def _claim_refused(seen: Observation, refusal: Refusal) -> Refused:
     if refusal.reason == "AlreadyExists":
         return Refused(reason=Reason.VOLUME_CONFLICT, message=foreign_claim(seen))
-    if "exceeded quota" in refusal.message.lower():
+    if about_quota(refusal.message):
         return Refused(
             reason=Reason.QUOTA_EXCEEDED,
             message=f"The PersistentVolumeClaim was rejected: {refusal.message.rstrip('.')}. Raise the quota.",

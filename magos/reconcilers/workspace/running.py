@@ -3,8 +3,6 @@
 While a Job runs nothing is triggered; edits, commits and requests are compared when it has ended.
 """
 
-from datetime import datetime, timedelta
-
 from msgspec.structs import replace
 
 from magos.api.annotations import RECORD
@@ -12,18 +10,18 @@ from magos.api.kube import Job
 from magos.api.names import JobType
 from magos.api.phases import Phase
 from magos.api.reasons import Reason, reason_in
-from magos.api.timestamps import format_time, parse_time
+from magos.api.timestamps import format_time
 from magos.api.triggers import Trigger
 from magos.api.workspace import CurrentRun
-from magos.durations import format_duration
 from magos.reconcilers.workspace.evidence import secure
 from magos.reconcilers.workspace.finish import finish
 from magos.reconcilers.workspace.move import Move, ask_live, keep, normal, to
 from magos.reconcilers.workspace.observation import Observation
-from magos.reconcilers.workspace.podproblems import StartProblem, start_problem
+from magos.reconcilers.workspace.podproblems import start_problem
 from magos.reconcilers.workspace.probes import events_probe, live_probes
 from magos.reconcilers.workspace.record import JobRecord, decode_record
 from magos.reconcilers.workspace.reset import delete_job
+from magos.reconcilers.workspace.unstarted import unstarted
 from magos.runtime.decision import Outcome
 
 __all__ = [
@@ -34,11 +32,6 @@ __all__ = [
     "watch_start_of_apply",
     "watch_start_of_plan",
 ]
-
-_PATIENCE = timedelta(seconds=10)
-"""An ordinary start takes this long; only then is a cause looked for and shown."""
-
-_LOOK_AGAIN = timedelta(seconds=15)
 
 
 def adopt_plan(seen: Observation) -> Move:
@@ -104,34 +97,24 @@ def watch_start_of_apply(seen: Observation) -> Move:
 def _watch_start(seen: Observation, job_type: JobType, job: Job | None) -> Move:
     if job is None:
         return ask_live(seen)
-    created, limit = _created(job, seen.now), seen.settings.start_timeout
-    age = seen.now - created
-    pods = seen.pods_of_run(job_type)
-    if age < min(_PATIENCE, limit):
-        return keep(seen, again_at=created + min(_PATIENCE, limit), outcome=Outcome.WAITING)
-    expired = age >= limit
-    again = min(created + limit, seen.now + _LOOK_AGAIN) if not expired else None
-    if seen.warnings is None or (expired and not seen.live):
+    start, pods = unstarted(seen, job), seen.pods_of_run(job_type)
+    if start.early:
+        return keep(seen, again_at=start.again_at, outcome=Outcome.WAITING)
+    if seen.warnings is None or (start.expired and not seen.live):
         meta = seen.subject.metadata
         return Move(
             probes=(*live_probes(meta.namespace, meta.name), events_probe(job, pods)),
-            again_at=again,
+            again_at=start.again_at,
             outcome=Outcome.WAITING,
         )
     problem = start_problem(job, pods, seen.warnings, seen.subject.spec.service_account_name)
-    if expired:
-        return _give_up(seen, job, problem, age)
+    if start.expired:
+        end = finish(seen, Phase.FAILED, problem.reason, f"{start.given_up} {problem.message}")
+        return replace(end, effects=(delete_job(job), *end.effects))
     phase = Phase(str(seen.phase))
     reason = reason_in(phase, seen.subject.status.reason)
     message = f"Run {seen.run_id}: no container of Job {job.metadata.name} has started yet. {problem.message}"
-    return Move(status=to(seen, phase, reason, message), again_at=again, outcome=Outcome.WAITING)
-
-
-def _give_up(seen: Observation, job: Job, problem: StartProblem, age: timedelta) -> Move:
-    waited = format_duration(timedelta(seconds=int(age.total_seconds())))
-    message = f"No container of Job {job.metadata.name} started within {waited}. {problem.message}"
-    end = finish(seen, Phase.FAILED, problem.reason, message)
-    return replace(end, effects=(delete_job(job), *end.effects))
+    return Move(status=to(seen, phase, reason, message), again_at=start.again_at, outcome=Outcome.WAITING)
 
 
 def _pinned(seen: Observation, record: JobRecord | None) -> tuple[CurrentRun, Trigger]:
@@ -155,11 +138,3 @@ def _pinned(seen: Observation, record: JobRecord | None) -> tuple[CurrentRun, Tr
 
 def _commit(seen: Observation) -> str:
     return f" commit {seen.run.revision}" if seen.run.revision else ""
-
-
-def _created(job: Job, now: datetime) -> datetime:
-    """The server's time of creation; never in the future, whatever the clocks say."""
-    try:
-        return min(parse_time(job.metadata.creation_timestamp or ""), now)
-    except ValueError:
-        return now

@@ -2,17 +2,35 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct, field
 
 from magos.api.kube import EnvFromSource, EnvVar, LocalObjectReference, Resources, Toleration, Volume, VolumeMount
+from magos.reconcilers.workspace.stages import Stage
 from magos.reconcilers.workspace.toolversion import MINIMUM_OPENTOFU, MINIMUM_TERRAFORM
 
-__all__ = ["DEFAULT_SCHEMES", "MINIMUM_GRACE_SECONDS", "PodConfig", "WorkspaceSettings"]
+__all__ = ["DEFAULT_RESOURCES", "DEFAULT_SCHEMES", "MINIMUM_GRACE_SECONDS", "PodConfig", "WorkspaceSettings"]
 
 DEFAULT_SCHEMES = ("https", "http", "ssh")
 MINIMUM_GRACE_SECONDS = 120
+
+
+def _resources(memory: str, most_memory: str, most_cpu: str = "1") -> Resources:
+    return Resources(requests={"cpu": "100m", "memory": memory}, limits={"cpu": most_cpu, "memory": most_memory})
+
+
+DEFAULT_RESOURCES: Mapping[Stage, Resources] = MappingProxyType(
+    {
+        Stage.FETCH: _resources("128Mi", "1Gi"),
+        Stage.TERRAFORM: _resources("512Mi", "2Gi", "2"),
+        Stage.RENDER: _resources("256Mi", "2Gi"),
+        Stage.JOB: _resources("128Mi", "1Gi"),
+    }
+)
+"""What a stage gets unless an administrator says otherwise: not the first to be evicted, and accepted by a quota on CPU
+and memory. Stages follow each other, so a pod asks for the most that one of them asks for."""
 
 
 class PodConfig(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -21,9 +39,13 @@ class PodConfig(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknow
     ``env`` with a plain value and ``volumeMounts`` reach every stage. ``env`` with ``valueFrom`` and ``envFrom`` reach
     only the stage ``terraform``: they are how providers get cloud credentials, and no other stage may have those. What
     comes from a Secret is masked in the log, whatever it is: a region that may be read belongs in a ConfigMap.
+
+    ``stageResources`` of a stage, else ``resources``, stand in the place of ``DEFAULT_RESOURCES`` as a whole; ``{}``
+    asks for nothing and limits nothing.
     """
 
-    resources: Resources = Resources()
+    resources: Resources | None = None
+    stage_resources: Mapping[Stage, Resources] = field(default_factory=dict)
     image_pull_secrets: tuple[LocalObjectReference, ...] = ()
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Toleration, ...] = ()
@@ -34,6 +56,11 @@ class PodConfig(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknow
     volumes: tuple[Volume, ...] = ()
     volume_mounts: tuple[VolumeMount, ...] = ()
     termination_grace_period_seconds: int = 300
+
+    def resources_of(self, stage: Stage) -> Resources:
+        """Return the requests and limits of a stage's container."""
+        own = self.stage_resources.get(stage, self.resources)
+        return DEFAULT_RESOURCES[stage] if own is None else own
 
 
 class WorkspaceSettings(Struct, frozen=True, kw_only=True):
@@ -48,5 +75,7 @@ class WorkspaceSettings(Struct, frozen=True, kw_only=True):
     allowed_schemes: tuple[str, ...] = DEFAULT_SCHEMES
     minimum_terraform: str = MINIMUM_TERRAFORM
     minimum_opentofu: str = MINIMUM_OPENTOFU
+    refused_namespace: str = ""
+    """Where nothing is planned or applied: the namespace of the controllers, unless an administrator allows it."""
     runner_environment: tuple[tuple[str, str], ...] = ()
     """Variables handed on to every stage as they are (the last row of spec §5.5), in the order of their names."""

@@ -21,6 +21,7 @@ from magos.reconcilers.workspace.admission import Refused, judge_specs, judge_st
 from magos.reconcilers.workspace.annotated import principal_of, read_annotations
 from magos.reconcilers.workspace.blockers import Blocker, find_blocker, judge_claim
 from magos.reconcilers.workspace.finish import finish
+from magos.reconcilers.workspace.identity import judge_identity, judge_namespace
 from magos.reconcilers.workspace.inputs import Awaiting
 from magos.reconcilers.workspace.launch import create_apply, create_plan, store_policies
 from magos.reconcilers.workspace.move import Move, ask_all, ask_live, keep, to, warning
@@ -35,6 +36,9 @@ __all__ = ["JUDGED_AGAIN", "await_permission", "refuse", "rejudge", "start_apply
 
 JUDGED_AGAIN = frozenset(
     {
+        Reason.NAMESPACE_NOT_ALLOWED,
+        Reason.SERVICE_ACCOUNT_NOT_ALLOWED,
+        Reason.SERVICE_ACCOUNT_NOT_FOUND,
         Reason.SCHEME_NOT_ALLOWED,
         Reason.INVALID_CONFIGURATION,
         Reason.INVALID_REPOSITORY_SECRET,
@@ -87,7 +91,7 @@ def start_plan(seen: Observation) -> Move:
 
 def _judge(seen: Observation) -> Move | Refused | Blocker:
     """Judge a complete observation by the checks from the third on."""
-    refused = judge_start(seen)
+    refused = judge_identity(seen) or judge_start(seen)
     if refused is not None:
         return refused
     if isinstance(seen.inputs, Awaiting):
@@ -120,9 +124,12 @@ def start_apply(seen: Observation) -> Move:
         return finish(seen, Phase.FAILED, Reason.PLAN_MISMATCH, message)
     blocker = find_blocker(seen)
     if blocker is not None and seen.live:
-        return _hold(seen, f"Run {seen.run_id} is planned; its apply waits: {blocker.message}")
+        return _hold(seen, blocker.message)
     if not seen.complete:
         return ask_live(seen) if blocker is not None else ask_all(seen)
+    refused = judge_identity(seen)
+    if refused is not None:
+        return _hold(seen, refused.message, refused.reason)
     if not seen.run.apply_job:
         meta = seen.subject.metadata
         name = job_name(meta.namespace, meta.name, RunID(seen.run_id), JobType.APPLY)
@@ -150,13 +157,12 @@ def refuse(seen: Observation, refused: Refused) -> Move:
 
 def rejudge(seen: Observation) -> Move:
     """Judge a refused start again; once the checks pass, the run begins anew with its former trigger."""
-    refused = judge_specs(seen)
+    refused = judge_namespace(seen) or judge_specs(seen)
     if refused is None:
         if not seen.complete:
             return ask_all(seen)
-        refused = judge_start(seen) or next(
-            (each for each in (selected_policies(seen), judge_claim(seen)) if isinstance(each, Refused)), None
-        )
+        later = (each for each in (selected_policies(seen), judge_claim(seen)) if isinstance(each, Refused))
+        refused = judge_identity(seen) or judge_start(seen) or next(later, None)
     if refused is None:
         # Sets that are not validated yet may still turn out to be unresolved: the next look tells.
         return keep(seen) if isinstance(seen.inputs, Awaiting) else restart(seen)
@@ -207,10 +213,18 @@ def _wait(seen: Observation, blocker: Blocker) -> Move:
     )
 
 
-def _hold(seen: Observation, message: str) -> Move:
-    """Keep a plan that cannot be applied yet, and say why; nothing is written while that stays the same."""
-    phase = Phase(str(seen.phase))
-    return Move(status=to(seen, phase, reason_in(phase, seen.subject.status.reason), message), outcome=Outcome.WAITING)
+def _hold(seen: Observation, cause: str, reason: Reason | None = None) -> Move:
+    """Keep a plan that cannot be applied yet, and say why; nothing is written while that stays the same.
+
+    What a person has to put right is the reason of the phase, and told once as an Event.
+    """
+    phase, message = Phase(str(seen.phase)), f"Run {seen.run_id} is planned; its apply waits: {cause}"
+    told = reason is None or seen.subject.status.reason == reason
+    return Move(
+        status=to(seen, phase, reason or reason_in(phase, ""), message),
+        events=() if reason is None or told else (warning(seen, reason, "Start", message),),
+        outcome=Outcome.WAITING,
+    )
 
 
 def _policy_events(seen: Observation, policies: SelectedPolicies | None) -> tuple[Event, ...]:

@@ -68,8 +68,8 @@ class _Sources(PodSources):
 class NodePod:
     """The plan pod of a Workspace, then its apply pod.
 
-    The repository lies on the volume, in folder ``repository``, or at ``repo_url``. ``secret`` is the repository Secret, None without one. ``policies`` are the files of the policies that were
-    selected, None without a selector.
+    The repository lies on the volume, in folder ``repository``, or at ``repo_url``. ``secret`` is the repository
+    Secret, None without one. ``policies`` are the files of the policies that were selected, None without a selector.
     """
 
     def __init__(

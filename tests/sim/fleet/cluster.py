@@ -24,7 +24,7 @@ from tests.sim.fleet.crash import CrashPlan
 from tests.sim.fleet.git import Git
 from tests.sim.fleet.jobcontroller import JobController
 from tests.sim.fleet.kubelet import Kubelet
-from tests.sim.fleet.replica import Replica, Stage
+from tests.sim.fleet.replica import SYSTEM, Replica, Stage
 from tests.sim.fleet.terraform import Terraform
 from tests.sim.fleet.users import NAMESPACE, URL, Users
 from tests.sim.history.checker import Violation, violations
@@ -66,6 +66,7 @@ class Fleet:
         self.kubelet = Kubelet(self.server, random.Random(seed + 4), self.terraform)
         self.users = Users(self.server)
         self.adversary = Users(self.server, ADVERSARY)
+        self.users.account(runner=True)
         self.crash = crash or CrashPlan()
         self.programs = tuple(programs)
         stage = Stage(
@@ -74,7 +75,9 @@ class Fleet:
             rng=random.Random(seed + 5),
             crash=self.crash,
             git=self.git,
-            settings=WorkspaceSettings(job_image="magos-job:sim", start_timeout=timedelta(minutes=2)),
+            settings=WorkspaceSettings(
+                job_image="magos-job:sim", start_timeout=timedelta(minutes=2), refused_namespace=SYSTEM
+            ),
             election=election,
         )
         count = 2 if election else 1
@@ -119,6 +122,11 @@ class Fleet:
         """Wait until these Workspaces show the phase and nothing of a finished run is left on them."""
         await self.until(lambda: all(self.phase_of(name) == phase for name in names), f"{names} {phase}", within=within)
 
+    async def reason(self, reason: str, *names: str, within: float = DEADLINE) -> None:
+        """Wait until these Workspaces show the reason."""
+        wanted = dict.fromkeys(names, reason)
+        await self.until(lambda: {n: self.reason_of(n) for n in names} == wanted, f"{names} {reason}", within=within)
+
     async def quiet(self, seconds: float = 3.0, *, within: float = DEADLINE) -> None:
         """Wait until every program works and none has written anything for so long."""
         with anyio.fail_after(within):
@@ -141,9 +149,9 @@ class Fleet:
                 ends += isinstance(record, ToolEnded)
         return starts > ends
 
-    async def at_work(self, name: str, half: JobType) -> None:
+    async def at_work(self, name: str, half: JobType, *, within: float = DEADLINE) -> None:
         """Wait until the tool is at work."""
-        await self.until(lambda: self.working(name, half), f"the {half} of {name}")
+        await self.until(lambda: self.working(name, half), f"the {half} of {name}", within=within)
 
     def outcome(self) -> Outcome:
         """Return the end state."""
@@ -157,6 +165,11 @@ class Fleet:
         """Return the phase of a Workspace, ``gone`` if it is not there."""
         found = self.users.find(name)
         return "gone" if found is None else str(found.status.phase or "")
+
+    def reason_of(self, name: str) -> str:
+        """Return the reason that a Workspace shows, empty if it is not there."""
+        found = self.users.find(name)
+        return "" if found is None else found.status.reason
 
     def observed(self, name: str) -> str:
         """Return the commit that is applied, once the run that applied it has left nothing on the Workspace."""

@@ -14,7 +14,10 @@ from tests.sim.fleet.crash import CrashPlan, FragileTransport, StepTrap
 from tests.sim.fleet.git import Git
 from tests.sim.fleet.programs import build_of
 
-__all__ = ["Replica", "Stage"]
+__all__ = ["SYSTEM", "Replica", "Stage"]
+
+SYSTEM = "kube-system"
+"""The namespace of the controllers, where nothing may run."""
 
 _RESTART = (0.2, 1.0)
 
@@ -81,7 +84,7 @@ class Replica:
         self.starts += 1
         self._transport = FragileTransport(stage.server.transport(self.program))
         settings = Settings(
-            namespace="kube-system",
+            namespace=SYSTEM,
             identity=f"{self.program}-{self.number}",
             workers=stage.workers,
             leader_elect=stage.election,

@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from magos.api.kube import SECRETS
+from magos.api.kube import SECRETS, SERVICE_ACCOUNTS
+from magos.api.labels import JOB_SERVICE_ACCOUNT, RUNNER
 from magos.api.meta import Kind
 from magos.api.project import PROJECTS
 from magos.api.rollout import ROLLOUTS
@@ -28,15 +29,16 @@ PREFIX = "magosproject.io/"
 
 
 class Users:
-    """Acts as ``name`` on the server."""
+    """Acts as ``name`` on the server, in one namespace."""
 
-    def __init__(self, server: SimApiServer, name: str = "user") -> None:
+    def __init__(self, server: SimApiServer, name: str = "user", namespace: str = NAMESPACE) -> None:
         self.server = server
         self.name = name
+        self.namespace = namespace
 
     def create(self, kind: Kind[Any], name: str, **parts: Any) -> Json:
         """Create an object."""
-        metadata = {"name": name, "namespace": NAMESPACE, **_mapping(parts.pop("metadata", {}))}
+        metadata = {"name": name, "namespace": self.namespace, **_mapping(parts.pop("metadata", {}))}
         with self._acting():
             return self.server.create(self.server.resource(kind), {"metadata": metadata, **parts})
 
@@ -44,7 +46,7 @@ class Users:
         """Merge ``body`` into an object; nothing happens if it is not there."""
         with self._acting():
             try:
-                self.server.writer.patch(self.server.resource(kind), (NAMESPACE, name), body, subresource)
+                self.server.writer.patch(self.server.resource(kind), (self.namespace, name), body, subresource)
             except Problem as problem:
                 if problem.code != 404:
                     raise
@@ -57,7 +59,7 @@ class Users:
                 if grace is not None:
                     options["gracePeriodSeconds"] = grace
                 self.server.writer.delete(
-                    self.server.resource(kind), (NAMESPACE, name), options, self.server.clock.now()
+                    self.server.resource(kind), (self.namespace, name), options, self.server.clock.now()
                 )
             except Problem as problem:
                 if problem.code != 404:
@@ -87,10 +89,18 @@ class Users:
         """Create a VariableSet."""
         self.create(VARIABLESETS, name, spec={"variables": variables})
 
+    def account(self, *, runner: bool, name: str = JOB_SERVICE_ACCOUNT) -> None:
+        """Create a ServiceAccount, or change whether it is labelled for runs."""
+        label = {RUNNER: "true" if runner else None}
+        if self.server.store.get(self.server.resource(SERVICE_ACCOUNTS), (self.namespace, name)) is None:
+            self.create(SERVICE_ACCOUNTS, name, metadata={"labels": label if runner else {}})
+        else:
+            self.patch(SERVICE_ACCOUNTS, name, {"metadata": {"labels": label}})
+
     def secret(self, name: str, **data: str) -> None:
         """Create a Secret or change its keys."""
         encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
-        if self.server.store.get(self.server.resource(SECRETS), (NAMESPACE, name)) is None:
+        if self.server.store.get(self.server.resource(SECRETS), (self.namespace, name)) is None:
             self.create(SECRETS, name, data=encoded)
         else:
             self.patch(SECRETS, name, {"data": encoded})
@@ -112,7 +122,7 @@ class Users:
 
     def find(self, name: str) -> Workspace | None:
         """Return the stored Workspace."""
-        item = self.server.store.get(self.server.resource(WORKSPACES), (NAMESPACE, name))
+        item = self.server.store.get(self.server.resource(WORKSPACES), (self.namespace, name))
         return None if item is None else msgspec.convert(item, Workspace)
 
     @contextmanager

@@ -140,17 +140,17 @@ def test_an_exit_code_of_zero_is_written() -> None:
 
 def test_every_kind_is_exported_and_addressed() -> None:
     kinds = [value for name in kube.__all__ if isinstance(value := getattr(kube, name), Kind)]
-    assert len(kinds) == 13
+    assert len(kinds) == 14
     assert {kind.api_version for kind in kinds} == {
         "v1",
         "batch/v1",
         "coordination.k8s.io/v1",
         "events.k8s.io/v1",
     }
-    assert [kind.name for kind in kinds if kind.metadata_only] == ["ConfigMap", "Secret"]
+    assert [kind.name for kind in kinds if kind.metadata_only] == ["ConfigMap", "Secret", "ServiceAccount"]
 
 
-@pytest.mark.parametrize("kind", [kube.SECRET_METADATA, kube.CONFIG_MAP_METADATA])
+@pytest.mark.parametrize("kind", [kube.SECRET_METADATA, kube.CONFIG_MAP_METADATA, kube.SERVICE_ACCOUNT_METADATA])
 def test_metadata_forms_keep_no_annotation_because_kubectl_writes_whole_manifests_there(kind: Kind[Any]) -> None:
     wire = b'{"metadata":{"name":"a","resourceVersion":"5","labels":{"l":"v"},"annotations":{"last":"CANARY"}}}'
     found = msgspec.json.decode(wire, type=kind.type)

@@ -42,6 +42,48 @@ def test_long_names_that_differ_in_the_last_character_do_not_collide() -> None:
     assert volume_claim_name(one) != volume_claim_name(other)
 
 
+def _relatives(names: tuple[str, str, str]) -> list[str]:
+    """Workspace names that are hard to tell apart: long ones with a common beginning, and derived names as names."""
+    stem, one, other = names
+    found = [stem, f"{stem}-{one}", f"{stem}-{other}", f"{stem}.{one}", f"{stem}-{one}-{other}"]
+    found += [f"{cut.rstrip('-.')}-{one}" for cut in (stem[:48], stem[:54], stem[:63]) if cut.rstrip("-.")]
+    found += [policies_name(each, _DIGEST) for each in found] + [volume_claim_name(each) for each in found]
+    found += [job_name("ns", each, _RUN, job_type) for each in found for job_type in JobType]
+    return sorted({each for each in found if len(each) <= 248})
+
+
+_DIGEST = "0123456789abcdef" * 4
+_STEMS = st.one_of(
+    _NAMES,
+    st.integers(40, 70).flatmap(lambda size: st.text("ab-", min_size=size, max_size=size)).map(lambda t: f"a{t}b"),
+)
+_ENDS = st.from_regex(r"[a-z0-9]{1,12}", fullmatch=True)
+
+
+@given(names=st.tuples(_STEMS, _ENDS, _ENDS))
+def test_no_two_workspaces_share_a_derived_name(names: tuple[str, str, str]) -> None:
+    """Also if they were named to meet, and whatever else is equal: namespace, run, and the policies' content."""
+    workspaces = _relatives(names)
+    derived = {
+        "claims": [volume_claim_name(each) for each in workspaces],
+        "config maps": [policies_name(each, _DIGEST) for each in workspaces],
+        "jobs": [job_name("ns", each, _RUN, job_type) for each in workspaces for job_type in JobType],
+    }
+    for what, found in derived.items():
+        assert len(found) == len(set(found)), what
+        for name in found:
+            assert len(name) <= (63 if what == "jobs" else 253), what
+            assert _SUBDOMAIN.fullmatch(name), name
+    labels = [workspace_label(each) for each in workspaces]
+    assert len(labels) == len(set(labels))
+    assert all(is_label_value(each) for each in labels)
+
+
+@given(workspace=_NAMES.filter(lambda name: len(name) <= 48))
+def test_names_that_were_never_cut_stay_as_they_are(workspace: str) -> None:
+    assert policies_name(workspace, _DIGEST) == f"{workspace}-policies-{_DIGEST[:10]}"
+
+
 def test_a_job_name_tells_namespaces_runs_and_types_apart() -> None:
     later = mint_run_id(datetime(2026, 1, 2, 3, 4, 6, tzinfo=UTC), b"\x00\x01\x02\x03")
     names = {

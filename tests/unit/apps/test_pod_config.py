@@ -4,9 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from magos.api.kube import Resources
 from magos.apps.pod_config import parse_pod_config
 from magos.errors import ConfigurationError
 from magos.reconcilers.workspace.settings import PodConfig
+from magos.reconcilers.workspace.stages import Stage
 
 FULL = """
 resources:
@@ -37,6 +39,13 @@ def test_everything_that_may_be_added_is_understood() -> None:
     assert config.affinity == {"nodeAffinity": {"anything": [1, 2]}}
 
 
+def test_resources_are_for_every_stage_or_for_one() -> None:
+    text = "resources: {}\nstageResources: {terraform: {limits: {memory: 8Gi}}}"
+    config = parse_pod_config(text, "pod.yaml")
+    assert config.resources_of(Stage.TERRAFORM) == Resources(limits={"memory": "8Gi"})
+    assert config.resources_of(Stage.FETCH) == Resources()
+
+
 def test_an_empty_file_adds_nothing() -> None:
     assert parse_pod_config("", "pod.yaml") == PodConfig()
 
@@ -47,6 +56,8 @@ def test_an_empty_file_adds_nothing() -> None:
         ("{", "is not YAML"),
         ("- a", "is not a pod configuration"),
         ("hostNetwork: true", "hostNetwork"),
+        ("stageResources: {tofu: {}}", "tofu"),
+        ("stageResources: {job: {request: {cpu: 1}}}", "stageResources.job.request"),
         ("env: [{name: A, valueFrm: {x: y}}]", r"unknown field env\[0\].valueFrm"),
         ("terminationGracePeriodSeconds: 60", "at least 120"),
         ("env: [{name: MAGOS_RUN_ID, value: x}]", "MAGOS_RUN_ID"),

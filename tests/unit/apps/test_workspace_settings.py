@@ -19,6 +19,16 @@ def test_the_defaults_are_those_of_the_specification() -> None:
     assert settings.runner_environment == ()
 
 
+def test_the_own_namespace_is_refused_unless_it_is_allowed(tmp_path: Path) -> None:
+    (tmp_path / "namespace").write_text("from-the-pod\n")
+    told = {**IMAGE, "POD_NAMESPACE": "magos-system"}
+    allowed = {**told, "MAGOS_ALLOW_CONTROLLER_NAMESPACE": "true"}
+    assert load_workspace_settings(told, tmp_path).refused_namespace == "magos-system"
+    assert load_workspace_settings(IMAGE, tmp_path).refused_namespace == "from-the-pod"
+    assert load_workspace_settings(IMAGE, tmp_path / "outside-of-a-pod").refused_namespace == ""
+    assert load_workspace_settings(allowed, tmp_path).refused_namespace == ""
+
+
 def test_what_the_runner_needs_is_handed_on_and_nothing_else() -> None:
     environ = {
         **IMAGE,
@@ -58,6 +68,7 @@ def test_what_the_runner_needs_is_handed_on_and_nothing_else() -> None:
         ("MAGOS_DENIED_PEERS", "10.0.0.0/40"),
         ("MAGOS_ALLOWED_PEERS", "git.example.com"),
         ("MAGOS_ALLOW_EPHEMERAL_STATE", "1"),
+        ("MAGOS_ALLOW_CONTROLLER_NAMESPACE", "yes"),
         ("MAGOS_JOB_POD_CONFIG", "/nonexistent/pod.yaml"),
     ],
 )

@@ -15,10 +15,13 @@ from magos.api.kube import (
     JOBS,
     PERSISTENT_VOLUME_CLAIMS,
     PODS,
+    SERVICE_ACCOUNT_METADATA,
     Job,
     JobManifest,
+    ServiceAccountMetadata,
 )
-from magos.api.labels import WORKSPACE
+from magos.api.kube.config import MetaWithoutAnnotations
+from magos.api.labels import RUNNER, WORKSPACE
 from magos.api.meta import Kind, ObjectMeta, controller_of
 from magos.api.phases import TERMINAL, WORKSPACE_TRANSITIONS, Phase, may_follow
 from magos.api.reasons import KIND_REASONS, WORKSPACE_REASONS, Reason
@@ -55,7 +58,8 @@ from magos.runtime.decision import (
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 NAMESPACE = "team-a"
 NAME = "network"
-SETTINGS = WorkspaceSettings(job_image="magos-job:test")
+SETTINGS = WorkspaceSettings(job_image="magos-job:test", refused_namespace="magos-system")
+RUNNERS = ("magos-job", "other", "another", "special")
 SHA = "a" * 40
 OTHER_SHA = "b" * 40
 LATER_SHA = "c" * 40
@@ -139,6 +143,8 @@ class Model:
         self.failing_kinds: dict[str, ProbeFailure] = {}
         self.crash_after: int | None = None
         self.history: list[tuple[str | None, str]] = []
+        for name in RUNNERS:
+            self.put_account(name, "true")
 
     # --- state ----------------------------------------------------------------------------------------------------
 
@@ -156,6 +162,12 @@ class Model:
         item = replace(item, metadata=fresh)
         self.state.setdefault(kind.resource, {})[meta.namespace, meta.name] = item
         return item
+
+    def put_account(self, name: str, runner: str | None, namespace: str = NAMESPACE) -> None:
+        """Store a ServiceAccount whose label for runs has this value, or that has no such label."""
+        labels = {} if runner is None else {RUNNER: runner}
+        meta = MetaWithoutAnnotations(name=name, namespace=namespace, labels=labels)
+        self.put(SERVICE_ACCOUNT_METADATA, ServiceAccountMetadata(metadata=meta))
 
     def remove(self, kind: Kind[Any], name: str) -> None:
         """Let an object vanish, and what it owns."""
@@ -377,6 +389,7 @@ class Model:
             return
         if isinstance(manifest, JobManifest):
             self._check_permission(manifest)
+            self._check_identity(manifest)
             self.created_jobs.append(manifest)
             manifest = msgspec.json.decode(msgspec.json.encode(manifest), type=Job)
         self.put(effect.kind, manifest)
@@ -392,6 +405,13 @@ class Model:
         assert live.metadata.deletion_timestamp is None
         label = manifest.metadata.labels[WORKSPACE]
         assert not [pod for pod in self.all(PODS) if pod.metadata.labels.get(WORKSPACE) == label and not pod.ended]
+
+    def _check_identity(self, manifest: JobManifest) -> None:
+        """No run takes an account that is there for something else."""
+        account = self.get(SERVICE_ACCOUNT_METADATA, manifest.spec.template.spec.service_account_name)
+        assert account is not None
+        assert account.metadata.labels.get(RUNNER) == "true"
+        assert manifest.metadata.namespace != self.settings.refused_namespace
 
     def _wrote(self, kind: Kind[Any], verb: str) -> None:
         self.writes.append(f"{verb} {kind.plural}")

@@ -14,6 +14,7 @@ from magos.api.kube import (
     EnvVarSource,
     JobManifest,
     KeySelector,
+    Resources,
     SecretEnvSource,
 )
 from magos.api.labels import JOB_TYPE, RUN_ID, WORKSPACE, is_label_value
@@ -25,7 +26,8 @@ from magos.reconcilers.effects import RepositorySecretReport
 from magos.reconcilers.workspace.environment import JobPlan
 from magos.reconcilers.workspace.jobs import claim_manifest, job_manifest
 from magos.reconcilers.workspace.record import JobRecord, decode_record
-from magos.reconcilers.workspace.settings import PodConfig, WorkspaceSettings
+from magos.reconcilers.workspace.settings import DEFAULT_RESOURCES, PodConfig, WorkspaceSettings
+from magos.reconcilers.workspace.stages import Stage
 from magos.reconcilers.workspace.variables import REDACT
 from tests.unit.reconcilers.model import NAMESPACE, SETTINGS, SHA, workspace_manifest
 from tests.unit.reconcilers.results import environment_of
@@ -117,6 +119,22 @@ def test_the_stages_come_in_order_and_render_only_plans() -> None:
             assert container.command == ("magos-job", name)
             assert container.termination_message_policy == "File"
             assert container.termination_message_path == "/dev/termination-log"
+
+
+def test_every_container_has_requests_and_limits_so_that_a_quota_accepts_it() -> None:
+    for job in (make(), make(JobType.APPLY)):
+        for name, container in containers(job).items():
+            for each in (container.resources.requests, container.resources.limits):
+                assert each.keys() == {"cpu", "memory"}, name
+
+
+def test_resources_of_an_administrator_stand_in_the_place_of_the_defaults() -> None:
+    mine, small = Resources(limits={"memory": "8Gi"}), Resources(requests={"cpu": "10m"})
+    general = PodConfig(resources=mine, stage_resources={Stage.FETCH: small})
+    assert [general.resources_of(stage) for stage in Stage] == [small, mine, mine, mine]
+    single = PodConfig(stage_resources={Stage.TERRAFORM: Resources()})
+    assert single.resources_of(Stage.TERRAFORM) == Resources()
+    assert single.resources_of(Stage.JOB) == DEFAULT_RESOURCES[Stage.JOB]
 
 
 def test_every_container_is_restricted() -> None:

@@ -3,7 +3,8 @@
 While anybody does anything in any order, with caches that lag and processes that die between two steps:
 
 * the reconciler is total and deterministic, and follows only listed transitions (the model asserts it on every write);
-* no Job is created without permission on the live object, beside a pod that has not ended (the model asserts it);
+* no Job is created without permission on the live object, beside a pod that has not ended, or with a ServiceAccount
+  that is not labelled for runs at that moment (the model asserts it);
 * a run has at most one plan Job and one apply Job; an apply names exactly the digest and the commit of its plan;
 * nothing is applied without the approval its plan needs;
 * when everybody stops, the world comes to rest, and being at rest means that nothing more is decided.
@@ -214,6 +215,10 @@ class Workspaces(RuleBasedStateMachine):
     @rule(account=st.sampled_from(["magos-job", "other"]), auto=st.booleans())
     def edit(self, account: str, auto: bool) -> None:
         self.model.edit(service_account_name=account, auto_apply=auto)
+
+    @rule(account=st.sampled_from(["magos-job", "other"]), label=st.sampled_from(["true", "true", None, "false"]))
+    def label_an_account(self, account: str, label: str | None) -> None:
+        self.model.put_account(account, label)
 
     @rule(version=st.integers(1, 3), validated=st.booleans(), resolved=st.sampled_from([True, True, False]))
     def rotate(self, version: int, validated: bool, resolved: bool) -> None:

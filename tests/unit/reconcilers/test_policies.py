@@ -76,8 +76,11 @@ def test_the_config_map_is_immutable_owned_and_named_by_its_content() -> None:
     ]
 
 
-def test_a_long_workspace_name_is_cut() -> None:
-    assert len(stored(select_policies(EVERYTHING, [policy("a")]), "w" * 200).metadata.name) == 48 + 10 + 10
+def test_a_long_workspace_name_is_cut_and_still_a_name_of_its_own() -> None:
+    selected = select_policies(EVERYTHING, [policy("a")])
+    names = [stored(selected, "w" * 199 + end).metadata.name for end in "ab"]
+    assert {len(name) for name in names} == {48 + 10 + 20}
+    assert names[0] != names[1]
 
 
 def test_policies_differ_in_name_if_anything_of_them_differs() -> None:

@@ -433,6 +433,11 @@ def unscheduled(message: str) -> PodStatus:
             (JobWarning(reason="FailedCreate", note="forbidden: exceeded quota: q"),),
             Reason.QUOTA_EXCEEDED,
         ),
+        (
+            None,
+            (JobWarning(reason="FailedCreate", note="forbidden: failed quota: q: must specify limits.cpu for: job"),),
+            Reason.QUOTA_EXCEEDED,
+        ),
         (None, (JobWarning(reason="FailedCreate", note="violates PodSecurity"),), Reason.JOB_START_FAILED),
         (None, (), Reason.JOB_START_FAILED),
     ],

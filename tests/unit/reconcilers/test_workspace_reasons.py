@@ -34,9 +34,10 @@ from magos.api.validatingpolicy import VALIDATING_POLICIES
 from magos.api.variableset import VARIABLESETS, VariableSet, VariableSetSpec
 from magos.api.workspace import WORKSPACES, Source, Validation
 from magos.reconcilers.effects import JobWarning, RepositorySecretReport
+from magos.reconcilers.workspace.settings import WorkspaceSettings
 from magos.runtime.decision import Create, EventType, ProbeFailure
 from tests.unit.reconcilers.cluster import Cluster
-from tests.unit.reconcilers.model import NAME, NAMESPACE, OTHER_SHA
+from tests.unit.reconcilers.model import NAME, NAMESPACE, OTHER_SHA, SETTINGS
 from tests.unit.reconcilers.results import apply_result, failed, plan_result
 from tests.unit.reconcilers.variablesets import literal
 
@@ -44,9 +45,11 @@ R = Reason
 Way = Callable[[], Cluster]
 
 
-def granted(prepare: Callable[[Cluster], Any] = lambda _: None, **spec: Any) -> Cluster:
+def granted(
+    prepare: Callable[[Cluster], Any] = lambda _: None, settings: WorkspaceSettings = SETTINGS, **spec: Any
+) -> Cluster:
     """A Workspace whose start is judged, in a cluster that ``prepare`` has had its hands on."""
-    model = Cluster()
+    model = Cluster(settings)
     model.put(PROJECTS, Project(metadata=ObjectMeta(name="platform", namespace=NAMESPACE)))
     prepare(model)
     model.add_workspace(**spec)
@@ -257,6 +260,8 @@ WAYS: dict[Reason, Way] = {
     R.INVALID_POLICY_SELECTOR: lambda: granted(validation=Validation(policy_selector=BROKEN)),
     R.VOLUME_CONFLICT: lambda: granted(foreign_claim),
     R.JOB_REJECTED: lambda: granted(no_jobs),
+    R.NAMESPACE_NOT_ALLOWED: lambda: granted(settings=replace(SETTINGS, refused_namespace=NAMESPACE)),
+    R.SERVICE_ACCOUNT_NOT_ALLOWED: lambda: granted(lambda m: m.put_account("magos-job", None)),
     R.RECONCILE_ERROR: lambda: granted(no_rights),
     R.SERVICE_ACCOUNT_NOT_FOUND: lambda: unstarted(
         None, JobWarning(reason="FailedCreate", note='serviceaccount "magos-job" not found')
