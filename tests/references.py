@@ -157,7 +157,7 @@ def read_tree(root: Path) -> dict[str, str]:
     texts: dict[str, str] = {}
     for path in sorted(found):
         if "__pycache__" not in path.parts and path.name != "ssh_known_hosts":
-            texts[path.relative_to(root).as_posix()] = path.read_text("utf-8")
+            texts[path.relative_to(root).as_posix()] = path.read_text("utf-8", errors="replace")
     return texts
 
 
