@@ -43,7 +43,7 @@ def annotations(stage: Stage) -> dict[str, str]:
     return dict(stage.workspace.metadata.annotations)
 
 
-# --- §6.2.11 ----------------------------------------------------------------------------------------------------------
+# --- spec §6.2.11 -----------------------------------------------------------------------------------------------------
 
 
 def test_permission_revoked_during_a_run_refuses_only_the_next_start(stage: Stage) -> None:
@@ -250,7 +250,7 @@ def test_what_a_pod_with_the_labels_of_a_run_says_is_nobodys_word(stage: Stage) 
     stage.applies()
 
 
-# --- §6.2.8, §6.2.10 --------------------------------------------------------------------------------------------------
+# --- spec §6.2.8, §6.2.10 ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("discard", [False, True])

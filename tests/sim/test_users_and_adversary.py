@@ -1,4 +1,4 @@
-"""People, an adversary, Git and the cluster do whatever they like, in any order; no invariant of §3 ever breaks.
+"""People, an adversary, Git and the cluster do whatever they like, in any order; no invariant of spec §3 ever breaks.
 
 Hypothesis chooses what happens, a seed chooses the rest. A failure shows the seed, the shrunk steps, and the end of the
 history. At the end everything is healed, and then whatever waits must say why, and whatever can go on must have ended.

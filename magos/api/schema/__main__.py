@@ -11,6 +11,7 @@ from pathlib import Path
 from magos.api.schema.crd import DEFINITIONS, manifest, to_yaml
 from magos.api.schema.pages import bounds_page, kind_page, phases_page
 from magos.api.schema.structural import structs_of, unused_rules
+from magos.api.schema.writing import bring_up_to_date
 from magos.api.status import GROUP
 from magos.errors import InvariantViolation
 
@@ -47,28 +48,20 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--root", type=Path, default=Path(), help="root of the repository (default: here)")
     options = parser.parse_args(arguments)
     files = generated()
-    stale = [name for name, text in files.items() if _read(options.root / name) != text]
+    current = bring_up_to_date(files, options.root, origin="magos/api", check=options.check)
     leftover = sorted(
         path.relative_to(options.root).as_posix()
         for path in (options.root / "crds").glob("*.yaml")
         if path.relative_to(options.root).as_posix() not in files
     )
-    if options.check:
-        for name in (*stale, *leftover):
-            print(f"{name} is not what magos/api says: run scripts/gen and commit the result", file=sys.stderr)
-        return 1 if stale or leftover else 0
-    for name in stale:
-        (options.root / name).parent.mkdir(parents=True, exist_ok=True)
-        (options.root / name).write_text(files[name], encoding="utf-8")
-        print(f"wrote {name}")
     for name in leftover:
+        if options.check:
+            print(f"{name} is not what magos/api says: run scripts/gen and commit the result", file=sys.stderr)
+            current = False
+            continue
         (options.root / name).unlink()
         print(f"removed {name}")
-    return 0
-
-
-def _read(path: Path) -> str | None:
-    return path.read_text(encoding="utf-8") if path.exists() else None
+    return 0 if current else 1
 
 
 if __name__ == "__main__":

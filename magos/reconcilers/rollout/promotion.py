@@ -2,7 +2,7 @@
 
 It holds between Workspaces of the same repository and target revision. A commit that nobody knows yet is promoted to
 nobody who has somebody before it. Nor is one that the member's run has not recorded yet: only a recorded commit takes
-permission with it when it is replaced (§6.2.4), an announced one that is overtaken would leave it to its successor.
+permission with it when it is replaced (spec §6.2.4), an announced one that is overtaken would leave it to the next.
 """
 
 from collections.abc import Iterable

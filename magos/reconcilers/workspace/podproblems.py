@@ -47,7 +47,7 @@ _HINTS = {
 
 
 class StartProblem(Struct, frozen=True, kw_only=True):
-    """Why no container has started: one of the reasons of §14.1 and a text that ends with what to do."""
+    """Why no container has started: one of the reasons of spec §14.1 and a text that ends with what to do."""
 
     reason: Reason
     message: str

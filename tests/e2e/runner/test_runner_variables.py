@@ -1,6 +1,7 @@
 """Variables of every type from plan to apply: planned values stay, ephemeral ones are given again, secrets masked."""
 
 import json
+import re
 
 import pytest
 
@@ -110,3 +111,23 @@ def test_a_backend_that_depends_on_an_object_is_found_again_by_the_apply(workspa
     assert applied.result is Outcome.SUCCEEDED, pod.log
     assert workspace.state.is_file()
     assert "rotated" not in pod.log
+
+
+def test_files_of_the_repository_beat_variable_sets_and_the_named_file_beats_them_all(workspace: Workspace) -> None:
+    """F50: a VariableSet is read as environment, which every file overrides; each letter is set in one place more."""
+    declarations = "".join(f'variable "{name}" {{\n  default = "default"\n}}\n' for name in "abcde")
+    chosen = ", ".join(f"chosen_{name} = var.{name}" for name in "abcde")
+    resource = f'resource "terraform_data" "a" {{\n  input = {{ {chosen} }}\n}}\n'
+    workspace.commit(
+        {
+            "main.tf": workspace.backend + declarations + resource,
+            "terraform.tfvars": "".join(f'{name} = "terraform.tfvars"\n' for name in "cde"),
+            "any.auto.tfvars": "".join(f'{name} = "auto"\n' for name in "de"),
+            "env/prod.tfvars": 'e = "tfvarsPath"\n',
+        }
+    )
+    given = {f"TF_VAR_{name}": "set" for name in "bcde"}
+    pod, planned = plan(workspace, MAGOS_TFVARS_FILE="env/prod.tfvars", **given)
+    assert planned.result is Outcome.SUCCEEDED, planned.message
+    shown = re.findall(r'chosen_(\w) = "([^"]*)"', pod.log)
+    assert dict(shown) == {"a": "default", "b": "set", "c": "terraform.tfvars", "d": "auto", "e": "tfvarsPath"}

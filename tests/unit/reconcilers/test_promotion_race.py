@@ -1,4 +1,4 @@
-"""Rollout and Workspace together: permission given for one commit starts a run of no other (I7, §6.4 rule 8)."""
+"""Rollout and Workspace together: permission given for one commit starts a run of no other (I7, spec §6.4 rule 8)."""
 
 import pytest
 from msgspec.structs import replace

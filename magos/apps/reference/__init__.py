@@ -1,0 +1,1 @@
+"""Reference pages made from the code: flags, environment, keys, metrics and reasons (``scripts/gen``)."""
