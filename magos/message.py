@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from string import Formatter
 from typing import Final, LiteralString, NamedTuple
 
-__all__ = ["Message", "Part", "compose", "masked", "shorten"]
+__all__ = ["Message", "Part", "cleared", "compose", "masked", "shorten"]
 
 _ELLIPSIS: Final = "…"
 _formatter: Final = Formatter()
@@ -52,6 +52,11 @@ def compose(template: LiteralString, /, **fields: object) -> Message:
             shown = format(_formatter.convert_field(value, conversion), spec or "")
             parts.append(Part(shown, own=False))
     return Message(parts)
+
+
+def cleared(text: str) -> Message:
+    """Return ``text``, which has been masked already, as a field that is not masked once more."""
+    return Message([Part(text, own=True)])
 
 
 def masked(text: str, mask: Callable[[str], str]) -> str:

@@ -56,6 +56,13 @@ class Credentials(msgspec.Struct, frozen=True, repr_omit_defaults=True):
             )
         return username, self.password
 
+    def secrets(self) -> tuple[str, ...]:
+        """Return the texts that must not be shown: the values, and how basic authentication joins two of them."""
+        values = [value for value in (self.ssh_private_key, self.username, self.password) if value]
+        if self.password:
+            values.append(f"{self.username or DEFAULT_USERNAME}:{self.password}")
+        return tuple(values)
+
     def without_login(self) -> "Credentials":
         """Return what another origin may still use: certificate authorities and host keys, but no way to log in."""
         return Credentials(known_hosts=self.known_hosts, ca_bundle=self.ca_bundle)

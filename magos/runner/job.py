@@ -20,6 +20,8 @@ from magos.runner.planjson import read_plan_json
 from magos.runner.policies import evaluate_policies, violations_message
 from magos.runner.policyfiles import mounted_policies
 from magos.runner.policyreport import Verdict
+from magos.runner.redact import secret_forms
+from magos.runner.sensitive import secret_values
 from magos.runner.status import Stage, first_failure, read_status
 
 __all__ = ["evaluate", "failed"]
@@ -70,6 +72,7 @@ def _planned(config: JobConfig, context: Context, result: Result, exposure: str)
     paths = context.paths
     try:
         plan = read_limited(paths.plan_json, _LARGEST_PLAN_JSON)
+        context.journal.mask_too(secret_forms(secret_values(plan, config.secret_variables)))
         content = read_plan_json(plan)
         digest = file_digest(paths.inside(config.run.plan_file))
     except (OSError, ValueError) as error:

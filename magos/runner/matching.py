@@ -1,7 +1,8 @@
 """Finds many byte sequences at once: an Aho-Corasick automaton over how they begin, and a comparison of the rest.
 
 A secret of 100 KB has more than 20,000 forms, some of them longer than itself. Only their first ``HEAD`` bytes are in
-the automaton, so that it is small and made quickly; it is made when something is looked for, and never without forms.
+the automaton, so that it is small and made quickly. It is made when so much has been searched that it pays: a stage
+that says a few lines compares them with each form.
 """
 
 from collections import defaultdict
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
 __all__ = ["HEAD", "Begun", "Matcher"]
 
 HEAD: Final = 16
+_COMPARISONS: Final = 8
+"""Short texts that are compared with every form before the automaton is made, which costs about as much."""
+_TEXT: Final = 512
+"""Bytes of a text that cost about as much as beginning with the next form."""
 
 _ByLength: TypeAlias = Mapping[int, frozenset[bytes]]
 
@@ -32,6 +37,8 @@ class Matcher:
     def __init__(self, forms: Iterable[bytes]) -> None:
         self.forms = tuple(dict.fromkeys(forms))
         self.longest = max(map(len, self.forms), default=0)
+        self._by_head: dict[bytes, _ByLength] = {}
+        self._searched = 0.0
         self._automaton: Automaton | None = None
 
     def begun(self, text: bytes) -> Iterator[Begun]:
@@ -59,8 +66,18 @@ class Matcher:
         """Yield where heads start, with the forms that begin so."""
         if not self.forms or not text:
             return
+        if not self._by_head:
+            self._by_head = _by_head(self.forms)
+        self._searched += 1 + len(text) / _TEXT
+        if self._automaton is None and self._searched <= _COMPARISONS:
+            for head, forms in self._by_head.items():
+                start = text.find(head)
+                while start >= 0:
+                    yield start, forms
+                    start = text.find(head, start + 1)
+            return
         if self._automaton is None:
-            self._automaton = _automaton(self.forms)
+            self._automaton = _automaton(self._by_head)
         # The library wants text; in Latin-1 every byte is the character of the same number.
         for last, (length, forms) in self._automaton.iter(text.decode("latin-1")):
             yield last + 1 - length, forms
@@ -75,15 +92,20 @@ def _which(text: bytes, start: int, length: int, known: frozenset[bytes]) -> byt
     return found if found in known else b""
 
 
-def _automaton(forms: Iterable[bytes]) -> "Automaton":
+def _by_head(forms: Iterable[bytes]) -> dict[bytes, _ByLength]:
+    heads: defaultdict[bytes, defaultdict[int, set[bytes]]] = defaultdict(lambda: defaultdict(set))
+    for form in forms:
+        heads[form[:HEAD]][len(form)].add(form)
+    return {
+        head: {length: frozenset(same) for length, same in lengths.items()} for head, lengths in heads.items()
+    }
+
+
+def _automaton(heads: Mapping[bytes, _ByLength]) -> "Automaton":
     from ahocorasick import Automaton
 
-    by_head: defaultdict[bytes, defaultdict[int, set[bytes]]] = defaultdict(lambda: defaultdict(set))
-    for form in forms:
-        by_head[form[:HEAD]][len(form)].add(form)
     automaton = Automaton()
-    for head, known in by_head.items():
-        lengths = {length: frozenset(same) for length, same in known.items()}
-        automaton.add_word(head.decode("latin-1"), (len(head), lengths))
+    for head, forms in heads.items():
+        automaton.add_word(head.decode("latin-1"), (len(head), forms))
     automaton.make_automaton()
     return automaton

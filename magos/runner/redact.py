@@ -20,8 +20,6 @@ __all__ = ["LONGEST_HELD", "MASK", "SHORTEST_SECRET", "Redactor", "SecretForms",
 MASK: Final = b"***"
 LONGEST_HELD: Final = 64 * 1024
 """Bytes of an unfinished line that are held back so that lines appear whole; longer lines are passed on in parts."""
-_SHORT_TEXT: Final = 4096
-"""Bytes up to which comparing a text with each form is cheaper than making an automaton of all."""
 _BREAKS: Final = re.compile(rb"\s+|\\[nrt]|\x1b\[[0-9;]*[A-Za-z]|[\x00-\x1f\x7f]")
 """What may break a text anywhere: white space, its escapes, colours, control characters."""
 _SHORTEST_BROKEN: Final = 8
@@ -92,9 +90,9 @@ class Redactor:
         self._at_line_start, self._masking = True, False
         return rest
 
-    def mask_too(self, forms: Iterable[bytes]) -> None:
-        """Look for ``forms`` as well, also in what is still held."""
-        self._forms = self._forms.and_also(forms)
+    def use(self, forms: SecretForms) -> None:
+        """Look for ``forms``, which hold all that were looked for before, from now on and in what is still held."""
+        self._forms = forms
         self._unwrapper = Unwrapper(self._forms.unwrapped)
         self._unwrapper.begin(at_line_start=self._at_line_start)
         self._examined = 0
@@ -147,9 +145,8 @@ def redact_echo(text: str, forms: Iterable[bytes] | SecretForms) -> str:
     """
     known = forms if isinstance(forms, SecretForms) else SecretForms(forms)
     raw = _encoded(text)
-    places = [at for at in range(len(raw))]
-    for found in reversed(list(_BREAKS.finditer(raw))):
-        del places[found.start() : found.end()]
+    broken = {at for found in _BREAKS.finditer(raw) for at in range(*found.span())}
+    places = [at for at in range(len(raw)) if at not in broken]
     joined = bytes(raw[at] for at in places)
     spans = list(_spans(raw, known))
     for start, stop in (*_each(joined, known.unbroken), *_pieces(joined, known.unbroken)):
@@ -176,8 +173,7 @@ def _encoded(text: str) -> bytes:
 
 
 def _spans(raw: bytes, forms: SecretForms) -> Iterable[tuple[int, int]]:
-    exact = _each(raw, forms.exact.forms) if len(raw) <= _SHORT_TEXT else forms.exact.spans(raw)
-    yield from exact
+    yield from forms.exact.spans(raw)
     yield from Unwrapper(forms.unwrapped).read(raw, len(raw), final=True)
 
 
