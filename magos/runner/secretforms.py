@@ -39,7 +39,9 @@ _SAME_IN_URL: Final = re.compile(r"[A-Za-z0-9_.~-]*")
 _SAME_IN_JSON: Final = re.compile(r'[^\x00-\x1f\x7f-\U0010ffff"\\<>&$%]*')
 _LONGEST_PLAIN: Final = 24
 _PLAIN: Final = re.compile(r"[A-Za-z]{1,12}(?:[._\- ][A-Za-z]{1,12})*")
-_CALLED_SECRET: Final = re.compile(r"pass|pwd|secret|token|key|cred|auth|priv|cert|sign|salt|seed|pin\b|code|hash", re.I)
+_CALLED_SECRET: Final = re.compile(
+    r"pass|pwd|secret|token|key|cred|auth|priv|cert|sign|salt|seed|pin\b|code|hash", re.IGNORECASE
+)
 _JWT: Final = re.compile(r"ey[A-Za-z0-9_-]+\.([A-Za-z0-9_-]{8,})\.([A-Za-z0-9_-]{8,})")
 
 

@@ -13,6 +13,7 @@ from the start of a form that the next line may still complete.
 import re
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from magos.runner.matching import HEAD, Matcher
@@ -127,7 +128,7 @@ class Unwrapper:
         pieces = [(0, line)]
         if len(line) > LONGEST_GAP:
             bounds = [0, *(at for gap in _LONG_GAP.finditer(line) for at in gap.span()), len(line)]
-            pieces = [(start, line[start:stop]) for start, stop in zip(bounds, bounds[1:], strict=False)]
+            pieces = [(start, line[start:stop]) for start, stop in pairwise(bounds)]
         for offset, piece in pieces:
             words = b" ".join(piece.split())
             if not words:
