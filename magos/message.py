@@ -8,7 +8,7 @@ put together in any other way, counts as others' words as a whole.
 
 from collections.abc import Callable, Iterable
 from string import Formatter
-from typing import Final, LiteralString, NamedTuple
+from typing import Final, LiteralString, NamedTuple, Self
 
 __all__ = ["Message", "Part", "cleared", "compose", "masked", "shorten"]
 
@@ -30,7 +30,7 @@ class Message(str):
 
     parts: tuple[Part, ...]
 
-    def __new__(cls, parts: Iterable[Part]) -> "Message":
+    def __new__(cls, parts: Iterable[Part]) -> Self:
         """Join ``parts``."""
         known = tuple(part for part in parts if part.text)
         message = super().__new__(cls, "".join(part.text for part in known))

@@ -30,7 +30,7 @@ __all__ = ["LS_REMOTE_SECONDS", "GitLister", "ListingCrashed", "host_of"]
 LS_REMOTE_SECONDS = 10.0
 
 
-class ListingCrashed(Exception):  # noqa: N818 - what happened, not what to do about it
+class ListingCrashed(Exception):
     """A listing raised what nobody expected; the text is its traceback, masked."""
 
 

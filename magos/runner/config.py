@@ -174,9 +174,7 @@ def terraform_forms(env: Environment) -> tuple[bytes, ...]:
 
 def token_paths(env: Environment) -> tuple[str, ...]:
     """Return the paths in the container of the files that hold tokens for somebody, as variables name them."""
-    return tuple(
-        value for name, value in env.items() if name.upper().endswith(_TOKEN_FILE) and value.startswith("/")
-    )
+    return tuple(value for name, value in env.items() if name.upper().endswith(_TOKEN_FILE) and value.startswith("/"))
 
 
 def _secret_names(env: Environment) -> frozenset[str]:

@@ -97,7 +97,9 @@ def _run_init(stage: Stage, paths: Paths, env: Environment, termination: Termina
         earlier = first_failure(tuple(read_status(paths, before, run.phase) for before in stage.before(run.phase)))
         if earlier is not None:
             reason = cleared(str(earlier.reason))
-            journal.say(compose("nothing to do: stage {stage} failed ({reason})", stage=cleared(earlier.stage), reason=reason))
+            journal.say(
+                compose("nothing to do: stage {stage} failed ({reason})", stage=cleared(earlier.stage), reason=reason)
+            )
             return 0
         execution = create(Context(paths, journal, supervisor))
         execution.execute()

@@ -96,9 +96,7 @@ def _by_head(forms: Iterable[bytes]) -> dict[bytes, _ByLength]:
     heads: defaultdict[bytes, defaultdict[int, set[bytes]]] = defaultdict(lambda: defaultdict(set))
     for form in forms:
         heads[form[:HEAD]][len(form)].add(form)
-    return {
-        head: {length: frozenset(same) for length, same in lengths.items()} for head, lengths in heads.items()
-    }
+    return {head: {length: frozenset(same) for length, same in lengths.items()} for head, lengths in heads.items()}
 
 
 def _automaton(heads: Mapping[bytes, _ByLength]) -> "Automaton":

@@ -15,7 +15,16 @@ from magos.runner.matching import Matcher
 from magos.runner.secretforms import SHORTEST_SECRET, secret_forms
 from magos.runner.wrapped import UnwrappedForms, Unwrapper
 
-__all__ = ["LONGEST_HELD", "MASK", "SHORTEST_SECRET", "Redactor", "SecretForms", "redact", "redact_echo", "secret_forms"]
+__all__ = [
+    "LONGEST_HELD",
+    "MASK",
+    "SHORTEST_SECRET",
+    "Redactor",
+    "SecretForms",
+    "redact",
+    "redact_echo",
+    "secret_forms",
+]
 
 MASK: Final = b"***"
 LONGEST_HELD: Final = 64 * 1024

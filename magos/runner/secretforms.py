@@ -18,7 +18,6 @@ from binascii import b2a_base64
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Final
-from urllib.parse import quote, quote_plus
 
 __all__ = ["SHORTEST_SECRET", "secret_forms", "token_values"]
 
@@ -36,6 +35,8 @@ _LONGEST_NAME: Final = 128
 _GO_ESCAPES: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 """What Go's JSON, and so ``jsonencode``, escapes besides; the tools' own notation doubles what starts a template."""
 _SAME_IN_URL: Final = re.compile(r"[A-Za-z0-9_.~-]*")
+_UNSAFE_IN_URL: Final = re.compile(rb"[^A-Za-z0-9_.~-]")
+_ESCAPED: Final = re.compile(rb"%[0-9A-F]{2}")
 _SAME_IN_JSON: Final = re.compile(r'[^\x00-\x1f\x7f-\U0010ffff"\\<>&$%]*')
 _LONGEST_PLAIN: Final = 24
 _PLAIN: Final = re.compile(r"[A-Za-z]{1,12}(?:[._\- ][A-Za-z]{1,12})*")
@@ -50,7 +51,7 @@ def secret_forms(values: Iterable[str]) -> tuple[bytes, ...]:
     texts = {text for value in values for whole in (value, *_parts(value)) for text in _texts(whole)}
     forms = {form for text in texts for form in _encodings(text)}
     forms.update(os.fsencode(" ".join(text.split())) for text in texts if "\n" in text.strip())
-    return tuple(sorted((form for form in forms if form and b"\n" not in form), key=lambda form: (-len(form), form)))
+    return tuple(sorted(sorted(form for form in forms if form and b"\n" not in form), key=len, reverse=True))
 
 
 def token_values(token: str) -> tuple[str, ...]:
@@ -63,12 +64,11 @@ def token_values(token: str) -> tuple[str, ...]:
 
 
 def _texts(value: str) -> Iterator[str]:
-    """Yield the value and each of its lines, if they are long enough."""
+    """Yield the value and each of its lines, without the white space around it, if they are long enough."""
     if len(value) < SHORTEST_SECRET:
         return
     yield value
-    lines = value.splitlines()
-    for line in lines if len(lines) > 1 else ():
+    for line in value.splitlines():
         if len(line.strip()) >= SHORTEST_SECRET:
             yield line.strip()
 
@@ -130,11 +130,18 @@ def _encodings(value: str) -> Iterator[bytes]:
             yield encoded
             if b"+" in encoded or b"/" in encoded:
                 yield encoded.translate(_URL_ALPHABET)
-        for escaped in () if in_url else (quote(plain, safe=""), quote(plain), quote_plus(plain)):
-            yield escaped.encode()
-            yield _lower_escapes(escaped).encode()
+        if not in_url:
+            yield from _in_url(plain)
     if not _SAME_IN_JSON.fullmatch(value):
         yield from _in_json(os.fsdecode(stripped))
+
+
+def _in_url(plain: bytes) -> Iterator[bytes]:
+    """Yield ``plain`` with percent signs: all that is not certainly allowed, without slashes, or as forms encode it."""
+    escaped = _UNSAFE_IN_URL.sub(lambda found: b"%%%02X" % ord(found[0]), plain)
+    for form in {escaped, escaped.replace(b"%2F", b"/"), escaped.replace(b"%20", b"+")}:
+        yield form
+        yield _ESCAPED.sub(lambda found: found[0].lower(), form)
 
 
 def _in_json(text: str) -> Iterator[bytes]:
@@ -168,8 +175,3 @@ def _broken(encoded: bytes, width: int) -> Iterator[bytes]:
             line = encoded[start : start + width]
             if len(line) >= SHORTEST_SECRET:
                 yield line
-
-
-def _lower_escapes(text: str) -> str:
-    head, *rest = text.split("%")
-    return "%".join([head, *(part[:2].lower() + part[2:] for part in rest)])

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
-from tests.bench import canary, fleet, run, runner, simulation, startup, walk
+from tests.bench import canary, fleet, redaction, run, runner, simulation, startup, walk
 
 __all__ = ["NAMES", "measure"]
 
@@ -16,6 +16,7 @@ _GROUPS: tuple[tuple[tuple[str, ...], Callable[[], Figures]], ...] = (
     (("canary.inputs", "canary.leaks"), canary.measure),
     (("runner.fetch_time_ratio", "runner.fetch_peak_mib"), runner.measure_fetch),
     (("runner.plan_overhead_seconds", "runner.apply_overhead_seconds"), runner.measure_overhead),
+    (("redaction.ms_per_line",), redaction.measure),
     (simulation.NAMES, simulation.measure),
     (fleet.NAMES, fleet.measure),
 )

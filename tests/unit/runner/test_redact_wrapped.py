@@ -55,7 +55,9 @@ def stream(forms: tuple[bytes, ...], chunks: list[bytes], held: int = LONGEST_HE
 
 WORDS = st.sampled_from(["ab", "abc", "b", "ab=cd", "x", "│", "é"])
 secrets = st.lists(st.lists(WORDS, min_size=1, max_size=5).map(" ".join), min_size=1, max_size=3)
-GAPS = st.sampled_from([" ", "  ", "\n", "\n\n", " \n  ", "\r\n│ ", "\n\x1b[31m│\x1b[0m ", "\t", "\na.b (local-exec): ", ""])
+GAPS = st.sampled_from(
+    [" ", "  ", "\n", "\n\n", " \n  ", "\r\n│ ", "\n\x1b[31m│\x1b[0m ", "\t", "\na.b (local-exec): ", ""]
+)
 texts = st.lists(st.tuples(WORDS | secrets.map(lambda several: several[0]), GAPS), max_size=12).map(
     lambda pairs: "".join(word + gap for word, gap in pairs).encode()
 )
