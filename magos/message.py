@@ -1,9 +1,9 @@
 """Messages that know which of their words are ours.
 
-A text that is shown to people is masked once, where it leaves the process. Secret values may be ordinary words (a user
-name ``user``), so what we say ourselves must not be masked with what others say. A :class:`Message` keeps the two apart:
-:func:`compose` takes a template, which is ours, and fields, which are not. A text that is no ``Message``, because it was
-put together in any other way, counts as others' words as a whole.
+A text that is shown to people is masked once, where it leaves the process. Secret values may be ordinary words (a
+user name ``user``), so what we say ourselves must not be masked with what others say. A :class:`Message` keeps the two
+apart: :func:`compose` takes a template, which is ours, and fields, which are not. A text that is no ``Message``,
+because it was put together in any other way, counts as others' words as a whole.
 """
 
 from collections.abc import Callable, Iterable

@@ -89,7 +89,7 @@ def _listed(request: LsRemotesRequest) -> Mapping[str, GitSHA | Failure] | _Refu
         found = ls_remotes(request)
     except GitError as error:
         return _Refused(_failure(error, request.credentials), error.retry_after or 0.0)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - else its text, which may quote anything, goes to the log as it is
         told = "".join(traceback.format_exception(error))
         raise ListingCrashed(_masked(told, request.credentials)) from None
     return {target: _result(each, request.credentials) for target, each in found.items()}

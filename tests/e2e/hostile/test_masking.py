@@ -10,8 +10,10 @@ from magos.api.result import Outcome
 from magos.local.mirror import ReleaseMirror
 from magos.runner.status import Stage
 from tests.e2e.canary import echoing_server
-from tests.e2e.runner.conftest import mirror, workspace  # fixtures
+from tests.e2e.runner.conftest import mirror, workspace
 from tests.e2e.runner.pod import PLAN, RUN, Workspace, plan
+
+__all__ = ["mirror", "workspace"]  # the fixtures
 
 DSN = "host=db.internal port=5432 user=app password=hunter2-hunter2 sslmode=require options=-csearch_path=private-4711"
 TOKEN = ".".join(
@@ -26,7 +28,7 @@ def leaked(secret: str, text: str) -> list[str]:
 
 @pytest.mark.parametrize("before", [0, 25, 50])
 def test_a_connection_string_that_a_diagnostic_wraps_reaches_neither_log_nor_result(
-    workspace: Workspace,  # noqa: F811 - a fixture
+    workspace: Workspace,
     before: int,
 ) -> None:
     text = f"""
@@ -48,7 +50,7 @@ resource "terraform_data" "a" {{
 
 
 def test_plain_words_of_a_structured_secret_stay_readable(
-    workspace: Workspace,  # noqa: F811 - a fixture
+    workspace: Workspace,
 ) -> None:
     account = {"type": "service_account", "universe_domain": "googleapis.com", "private_key": "key-0123456789"}
     advice = "enable iam.googleapis.com for the service_account"
@@ -69,7 +71,7 @@ resource "terraform_data" "a" {{
     assert "key-0123456789" not in pod.log
 
 
-def test_the_mounted_token_is_masked_when_a_configuration_prints_it(workspace: Workspace) -> None:  # noqa: F811 - a fixture
+def test_the_mounted_token_is_masked_when_a_configuration_prints_it(workspace: Workspace) -> None:
     text = 'output "t" {\n  value = file("@TOKEN@")\n}\noutput "s" {\n  value = split(".", file("@TOKEN@"))[2]\n}\n'
     pod = workspace.pod(PLAN, RUN)
     token = pod.root / "var/run/secrets/kubernetes.io/serviceaccount/token"
@@ -84,7 +86,7 @@ def test_the_mounted_token_is_masked_when_a_configuration_prints_it(workspace: W
 
 def test_what_a_git_server_repeats_is_masked_in_log_status_and_result(
     tmp_path: Path,
-    mirror: ReleaseMirror,  # noqa: F811 - a fixture
+    mirror: ReleaseMirror,
 ) -> None:
     password = "tr0ub4dor&3/corr+ct-h0rse"
     here = Workspace(
