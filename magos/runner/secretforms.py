@@ -3,7 +3,7 @@
 1. A whole value of at least four characters is a secret, whatever it looks like, and so is each of its lines.
 2. Where a value is a list, a map or an object, its texts and numbers are shown one by one. Each is a secret, except a
    *plain word*: at most 24 characters, only letters in words of at most 12 that are joined by ``.``, ``_``, ``-`` or a
-   blank, under a name of its own that does not call it secret (``password``, ``token``, ``key`` ...). So the
+   blank, as a member that no name, its own or one above it, calls secret (``password``, ``token``, ``key`` ...). So the
    ``service_account`` and ``googleapis.com`` of a cloud credential stay readable, and ``{"password": "letmein"}`` does
    not.
 3. Tools repeat a value in base64 (also within a longer value, and broken into lines), URL-encoded, and escaped as in
@@ -101,7 +101,8 @@ def _members(document: object) -> Iterator[tuple[str, str]]:
         if isinstance(part, dict):
             pending += [(f"{name}.{key}" if name else str(key), item) for key, item in part.items()]
         elif isinstance(part, list):
-            pending += [(name, item) for item in part]
+            # Elements have no names of their own; the members of an object among them have.
+            pending += [(name if isinstance(item, dict) else "", item) for item in part]
         elif isinstance(part, str) or (isinstance(part, int | float) and not isinstance(part, bool)):
             yield name, str(part)
 

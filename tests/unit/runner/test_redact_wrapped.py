@@ -129,6 +129,13 @@ def test_forms_that_come_in_the_middle_of_a_stream_are_masked_in_what_is_held() 
     assert passed + redactor.feed(b"en-0123 hunter2\n") == b"*** *** ***\n"
 
 
+def test_finished_lines_that_are_held_are_searched_for_forms_that_come_then() -> None:
+    redactor = Redactor(secret_forms([DSN]))
+    assert redactor.feed(b"host=db.internal\n") == b""  # the secret may go on
+    redactor.use(redactor._forms.and_also(secret_forms(["db.internal"])))
+    assert redactor.feed(b"nothing\n") == b"host=***\nnothing\n"
+
+
 def test_a_secret_of_many_lines_costs_little_where_it_is_not_shown() -> None:
     """Comparing a text with every form would take a time that grows with the secret: the automaton is made once."""
     value = "\n".join(f"{number:06}-secret-{number * 7919:09}" for number in range(2000))
