@@ -1,22 +1,38 @@
-"""Makes one listing: reads the credentials, asks the Git server in a thread, forgets the credentials."""
+"""Makes one listing: reads the credentials, asks the Git server in a thread, forgets the credentials.
+
+This is the one masking door of RefWatcher. What a server says may repeat what it was sent: an Authorization header in
+an error line, a content type, the host of a redirect. Only here the credentials of the poll are known, so every text
+about it is masked before it goes on to a condition, an Event or the log.
+"""
+
+import traceback
+from collections.abc import Mapping
 
 import anyio
 from anyio.to_thread import run_sync
+from msgspec import Struct
 
 from magos.apps.refwatcher_access import AccessReader
 from magos.git.credentials import Credentials
 from magos.git.errors import GitError
-from magos.git.lsremote import LsRemotesRequest, ls_remotes
+from magos.git.lsremote import LsRemotesRequest, Resolution, ls_remotes
 from magos.git.url import parse
+from magos.ids import GitSHA
+from magos.message import masked
 from magos.outbound.peers import Peers
 from magos.reconcilers.refwatcher.machine import Failure
 from magos.reconcilers.refwatcher.schedule import Listing, Poll
+from magos.runner.redact import SecretForms, redact_echo, secret_forms
 from magos.runtime.client.client import ApiClient
 from magos.runtime.clock import Clock
 
-__all__ = ["LS_REMOTE_SECONDS", "GitLister", "host_of"]
+__all__ = ["LS_REMOTE_SECONDS", "GitLister", "ListingCrashed", "host_of"]
 
 LS_REMOTE_SECONDS = 10.0
+
+
+class ListingCrashed(Exception):
+    """A listing raised what nobody expected; the text is its traceback, masked."""
 
 
 class GitLister:
@@ -54,21 +70,46 @@ class GitLister:
             peers=self._peers,
         )
         began = self._clock.monotonic()
-        try:
-            # Abandoned only when the process ends: otherwise the worker is taken for as long as the thread is.
-            found = await run_sync(ls_remotes, request, abandon_on_cancel=True, limiter=self._threads)
-        except GitError as error:
-            failure = Failure(error.reason, error.message)
+        # Abandoned only when the process ends: otherwise the worker is taken for as long as the thread is.
+        answer = await run_sync(_listed, request, abandon_on_cancel=True, limiter=self._threads)
+        seconds = self._clock.monotonic() - began
+        if isinstance(answer, _Refused):
             return Listing(
-                results=dict.fromkeys(poll.targets, failure),
-                seconds=self._clock.monotonic() - began,
-                retry_after=error.retry_after or 0.0,
+                results=dict.fromkeys(poll.targets, answer.failure), seconds=seconds, retry_after=answer.retry_after
             )
-        results = {
-            target: Failure(each.reason, each.message) if isinstance(each, GitError) else each.sha
-            for target, each in found.items()
-        }
-        return Listing(results=results, seconds=self._clock.monotonic() - began)
+        return Listing(results=answer, seconds=seconds)
+
+
+class _Refused(Struct, frozen=True):
+    """Nothing can be said about any target."""
+
+    failure: Failure
+    retry_after: float
+
+
+def _listed(request: LsRemotesRequest) -> Mapping[str, GitSHA | Failure] | _Refused:
+    """Ask the server; all texts of what is returned or raised are masked."""
+    try:
+        found = ls_remotes(request)
+    except GitError as error:
+        return _Refused(_failure(error, request.credentials), error.retry_after or 0.0)
+    except Exception as error:  # noqa: BLE001 - else its text, which may quote anything, goes to the log as it is
+        told = "".join(traceback.format_exception(error))
+        raise ListingCrashed(_masked(told, request.credentials)) from None
+    return {target: _result(each, request.credentials) for target, each in found.items()}
+
+
+def _result(each: Resolution | GitError, credentials: Credentials) -> GitSHA | Failure:
+    return _failure(each, credentials) if isinstance(each, GitError) else each.sha
+
+
+def _failure(error: GitError, credentials: Credentials) -> Failure:
+    return Failure(error.reason, _masked(error.message, credentials))
+
+
+def _masked(text: str, credentials: Credentials) -> str:
+    forms = SecretForms(secret_forms(credentials.secrets()))
+    return masked(text, lambda part: redact_echo(part, forms))
 
 
 def host_of(url: str) -> str:

@@ -8,6 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from magos.git.errors import GitError, GitReason
+from magos.message import compose
 
 __all__ = ["ANONYMOUS", "CredentialKind", "Credentials"]
 
@@ -51,10 +52,19 @@ class Credentials(msgspec.Struct, frozen=True, repr_omit_defaults=True):
         if ":" in username or any(ord(character) < 32 for character in username + self.password):
             raise GitError(
                 GitReason.GIT_AUTHENTICATION_FAILED,
-                "the repository Secret's user name has a colon, or its user name or password has a control character"
-                " (a line break at the end?); correct the Secret",
+                compose(
+                    "the repository Secret's user name has a colon, or its user name or password has a control"
+                    " character (a line break at the end?); correct the Secret"
+                ),
             )
         return username, self.password
+
+    def secrets(self) -> tuple[str, ...]:
+        """Return the texts that must not be shown: the values, and how basic authentication joins two of them."""
+        values = [value for value in (self.ssh_private_key, self.username, self.password) if value]
+        if self.password:
+            values.append(f"{self.username or DEFAULT_USERNAME}:{self.password}")
+        return tuple(values)
 
     def without_login(self) -> "Credentials":
         """Return what another origin may still use: certificate authorities and host keys, but no way to log in."""

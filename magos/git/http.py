@@ -26,6 +26,7 @@ from magos.git.credentials import CredentialKind, Credentials
 from magos.git.errors import GitError, GitReason
 from magos.git.url import Origin, RepoURL, Scheme, strip_userinfo
 from magos.git.wire import Wire
+from magos.message import cleared, compose
 from magos.outbound.managers import Managers, cause_of
 
 __all__ = ["SmartHTTPClient", "retry_after", "tls_context"]
@@ -153,21 +154,32 @@ class SmartHTTPClient(Urllib3HttpGitClient):
             kind = CredentialKind.BASIC if self._login else CredentialKind.NONE
             raise GitError(
                 GitReason.GIT_AUTHENTICATION_FAILED,
-                f"{self._repo.host} did not accept {kind} for {self._repo} (HTTP 401);"
-                " check the repository Secret: label, repoURL equality, username and password",
+                compose(
+                    "{host} did not accept {kind} for {repo} (HTTP 401);"
+                    " check the repository Secret: label, repoURL equality, username and password",
+                    host=self._repo.host,
+                    kind=cleared(kind),
+                    repo=self._repo,
+                ),
             )
         if response.status == 403:
             raise GitError(
                 GitReason.GIT_AUTHENTICATION_FAILED,
-                f"{self._repo.host} refused access to {self._repo} (HTTP 403);"
-                " check what the user of the repository Secret may read",
+                compose(
+                    "{host} refused access to {repo} (HTTP 403); check what the user of the repository Secret may read",
+                    host=self._repo.host,
+                    repo=self._repo,
+                ),
             )
         if response.status == 404:
             raise GitError(
                 GitReason.GIT_FAILED,
-                f"{self._repo} was not found (HTTP 404): it does not exist, or it is hidden from"
-                f" {'this user' if self._login else 'anonymous access'};"
-                " check the URL and the repository Secret",
+                compose(
+                    "{repo} was not found (HTTP 404): it does not exist, or it is hidden from {whom};"
+                    " check the URL and the repository Secret",
+                    repo=self._repo,
+                    whom=cleared("this user" if self._login else "anonymous access"),
+                ),
             )
         wait = retry_after(response.headers.get("Retry-After"), datetime.now(UTC))
         if response.status == 429:

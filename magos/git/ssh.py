@@ -15,6 +15,7 @@ from magos.git.credentials import CredentialKind, Credentials
 from magos.git.errors import GitError, GitReason
 from magos.git.known_hosts import trusted_lines
 from magos.git.url import RepoURL
+from magos.message import cleared, compose
 
 __all__ = ["SSHFiles", "explain", "host_and_port", "repair_key", "ssh_arguments", "write_private"]
 
@@ -100,8 +101,14 @@ def explain(url: RepoURL, credentials: Credentials, log: str) -> GitError | None
         cause = "the key cannot be read (not a private key, or it has a passphrase)" if unreadable else "refused"
         return GitError(
             GitReason.GIT_AUTHENTICATION_FAILED,
-            f"{url.host} did not accept {kind} for {url}: {cause};"
-            " check the repository Secret: label, repoURL equality and sshPrivateKey",
+            compose(
+                "{host} did not accept {kind} for {url}: {cause};"
+                " check the repository Secret: label, repoURL equality and sshPrivateKey",
+                host=url.host,
+                kind=cleared(kind),
+                url=url,
+                cause=cleared(cause),
+            ),
         )
     if match := _UNREACHABLE.search(log):
         return GitError(GitReason.GIT_FAILED, f"cannot reach {url}: {match[0]}; check the network and the URL")

@@ -14,7 +14,7 @@ import msgspec
 
 from magos.api.names import SECRET_COPIES, JobType
 from magos.api.reasons import Reason
-from magos.git.credentials import DEFAULT_USERNAME, Credentials
+from magos.git.credentials import Credentials
 from magos.ids import Digest, GitSHA, RunID, git_sha, parse_digest, parse_run_id
 from magos.outbound.peers import Network, Peers, parse_networks
 from magos.runner.outcome import StageFailed
@@ -28,10 +28,13 @@ __all__ = [
     "RunConfig",
     "TerraformConfig",
     "environment",
+    "fetch_forms",
     "load_fetch",
     "load_job",
     "load_render",
     "load_terraform",
+    "terraform_forms",
+    "token_paths",
 ]
 
 T = TypeVar("T")
@@ -44,6 +47,7 @@ _VERSION: Final = re.compile(
 _LONGEST_VERSION: Final = 64
 _SHORTEST_GRACE: Final = 11  # ten seconds are kept for killing and cleaning up
 _VARIABLE_PREFIX: Final = "TF_VAR_"
+_TOKEN_FILE: Final = "_TOKEN_FILE"  # noqa: S105 - how names of variables end
 _OWN_NAMES: Final = frozenset({"REPO_URL", "TARGET_REVISION", "TF_VERSION", "PROJECT_REF", "TF_PATH"})
 _OWN_PREFIXES: Final = ("MAGOS_", "GIT_", _VARIABLE_PREFIX)
 
@@ -103,17 +107,22 @@ class TerraformConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RenderConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """``render`` needs nothing besides."""
+    """What ``render`` needs besides: which variables have values from Secrets, which the plan carries."""
 
     run: RunConfig
+    secret_variables: frozenset[str] = frozenset()
 
 
 class JobConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``job`` needs besides. A digest means that there are policies to evaluate; a selector alone matched none."""
+    """What ``job`` needs besides. A digest means that there are policies to evaluate; a selector alone matched none.
+
+    ``secret_variables`` are the variables whose values come from Secrets; ``job`` finds the values in the plan.
+    """
 
     run: RunConfig
     policy_selector: str | None
     policies_digest: str | None
+    secret_variables: frozenset[str] = frozenset()
 
 
 def environment() -> Environment:
@@ -124,7 +133,27 @@ def environment() -> Environment:
 def load_fetch(env: Environment) -> FetchConfig:
     """Return the configuration of ``fetch``."""
     run = _run(env)
-    git = Credentials(
+    schemes = env.get("MAGOS_ALLOWED_GIT_SCHEMES") or "https,http,ssh"
+    mirror = "MAGOS_OPENTOFU_MIRROR" if run.distribution is Distribution.OPENTOFU else "MAGOS_TERRAFORM_MIRROR"
+    return FetchConfig(
+        run=run,
+        credentials=_credentials(env),
+        allowed_schemes=tuple(scheme for part in schemes.split(",") if (scheme := part.strip().lower())),
+        peers=Peers(denied=_networks(env, "MAGOS_DENIED_PEERS"), allowed=_networks(env, "MAGOS_ALLOWED_PEERS")),
+        mirror=env.get(mirror) or None,
+        release_keys=env.get("MAGOS_RELEASE_KEYS") or None,
+        verify_signatures=_flag(env, "MAGOS_VERIFY_SIGNATURES", default=True),
+        secret_forms=fetch_forms(env),
+    )
+
+
+def fetch_forms(env: Environment) -> tuple[bytes, ...]:
+    """Return what ``fetch`` must mask, whatever the rest of its environment is like."""
+    return secret_forms(_credentials(env).secrets())
+
+
+def _credentials(env: Environment) -> Credentials:
+    return Credentials(
         ssh_private_key=env.get("GIT_SSH_PRIVATE_KEY") or None,
         username=env.get("GIT_USERNAME") or None,
         password=env.get("GIT_PASSWORD") or None,
@@ -132,39 +161,43 @@ def load_fetch(env: Environment) -> FetchConfig:
         ca_bundle=env.get("GIT_CA_BUNDLE") or None,
         insecure_ignore_host_key=env.get("GIT_INSECURE_IGNORE_HOST_KEY") == "true",
     )
-    secrets = [value for value in (git.ssh_private_key, git.username, git.password) if value]
-    if git.password:
-        secrets.append(f"{git.username or DEFAULT_USERNAME}:{git.password}")  # as basic authentication encodes it
-    schemes = env.get("MAGOS_ALLOWED_GIT_SCHEMES") or "https,http,ssh"
-    mirror = "MAGOS_OPENTOFU_MIRROR" if run.distribution is Distribution.OPENTOFU else "MAGOS_TERRAFORM_MIRROR"
-    return FetchConfig(
-        run=run,
-        credentials=git,
-        allowed_schemes=tuple(scheme for part in schemes.split(",") if (scheme := part.strip().lower())),
-        peers=Peers(denied=_networks(env, "MAGOS_DENIED_PEERS"), allowed=_networks(env, "MAGOS_ALLOWED_PEERS")),
-        mirror=env.get(mirror) or None,
-        release_keys=env.get("MAGOS_RELEASE_KEYS") or None,
-        verify_signatures=_flag(env, "MAGOS_VERIFY_SIGNATURES", default=True),
-        secret_forms=secret_forms(secrets),
-    )
 
 
 def load_terraform(env: Environment) -> TerraformConfig:
     """Return the configuration of ``terraform``."""
-    names = frozenset(name for part in env.get("MAGOS_REDACT_ENV", "").split(",") if (name := part.strip()))
-    copies = (value for name, value in env.items() if name.startswith(SECRET_COPIES))
     return TerraformConfig(
         run=_run(env),
         variables={name: value for name, value in env.items() if name.startswith(_VARIABLE_PREFIX)},
-        secret_names=names,
+        secret_names=_secret_names(env),
         allow_ephemeral_state=_flag(env, "MAGOS_ALLOW_EPHEMERAL_STATE", default=False),
-        secret_forms=secret_forms([*copies, *(env[name] for name in names if name in env)]),
+        secret_forms=terraform_forms(env),
     )
+
+
+def terraform_forms(env: Environment) -> tuple[bytes, ...]:
+    """Return what ``terraform`` must mask of its environment, whatever the rest of that is like."""
+    copies = (value for name, value in env.items() if name.startswith(SECRET_COPIES))
+    return secret_forms([*copies, *(env[name] for name in _secret_names(env) if name in env)])
+
+
+def token_paths(env: Environment) -> tuple[str, ...]:
+    """Return the paths in the container of the files that hold tokens for somebody, as variables name them."""
+    return tuple(value for name, value in env.items() if name.upper().endswith(_TOKEN_FILE) and value.startswith("/"))
+
+
+def _secret_names(env: Environment) -> frozenset[str]:
+    return frozenset(name for part in env.get("MAGOS_REDACT_ENV", "").split(",") if (name := part.strip()))
+
+
+def _secret_variables(env: Environment) -> frozenset[str]:
+    """Return the names, in the configuration, of the variables whose values come from Secrets."""
+    names = _secret_names(env)
+    return frozenset(name.removeprefix(_VARIABLE_PREFIX) for name in names if name.startswith(_VARIABLE_PREFIX))
 
 
 def load_render(env: Environment) -> RenderConfig:
     """Return the configuration of ``render``."""
-    return RenderConfig(run=_run(env))
+    return RenderConfig(run=_run(env), secret_variables=_secret_variables(env))
 
 
 def load_job(env: Environment) -> JobConfig:
@@ -173,6 +206,7 @@ def load_job(env: Environment) -> JobConfig:
         run=_run(env),
         policy_selector=env.get("MAGOS_POLICY_SELECTOR"),
         policies_digest=env.get("MAGOS_POLICIES_DIGEST"),
+        secret_variables=_secret_variables(env),
     )
 
 

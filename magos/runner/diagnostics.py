@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from magos.durations import format_duration
+from magos.message import shorten as shorten_to
 
 __all__ = ["LONGEST_DIAGNOSTIC", "last_error", "shorten"]
 
@@ -40,8 +41,8 @@ def last_error(output: bytes, now: datetime) -> str | None:
 
 
 def shorten(text: str, limit: int = LONGEST_DIAGNOSTIC) -> str:
-    """Return ``text``, cut to ``limit`` characters with a final ellipsis."""
-    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
+    """Return ``text``, cut to ``limit`` characters with a final ellipsis; ``text`` is masked, or composed of fields."""
+    return shorten_to(text, limit)
 
 
 def _one_line(block: str) -> str:

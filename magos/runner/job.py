@@ -19,6 +19,8 @@ from magos.runner.planjson import read_plan_json
 from magos.runner.policies import evaluate_policies, violations_message
 from magos.runner.policyfiles import mounted_policies
 from magos.runner.policyreport import Verdict
+from magos.runner.redact import secret_forms
+from magos.runner.sensitive import secret_values
 from magos.runner.status import Stage, StageStatus, first_failure, read_status
 
 __all__ = ["evaluate", "failed"]
@@ -69,6 +71,7 @@ def _planned(config: JobConfig, context: Context, result: Result, rendered: Stag
     paths, exposure = context.paths, rendered.exposure
     try:
         plan = read_limited(paths.plan_json, _LARGEST_PLAN_JSON)
+        context.journal.mask_too(secret_forms(secret_values(plan, config.secret_variables)))
         content = read_plan_json(plan)
         digest = parse_digest(rendered.plan_digest)
     except (OSError, ValueError) as error:

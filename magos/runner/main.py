@@ -8,14 +8,25 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from msgspec.structs import replace
+import msgspec
 
 from magos.api.names import JobType
 from magos.api.reasons import Reason
 from magos.api.result import Outcome, Result
 from magos.errors import MagosError
 from magos.ids import parse_run_id
-from magos.runner.config import RunConfig, environment, load_fetch, load_job, load_render, load_terraform
+from magos.message import cleared, compose
+from magos.runner.config import (
+    RunConfig,
+    environment,
+    fetch_forms,
+    load_fetch,
+    load_job,
+    load_render,
+    load_terraform,
+    terraform_forms,
+    token_paths,
+)
 from magos.runner.context import Context
 from magos.runner.journal import Journal
 from magos.runner.outcome import TERMINATED, StageFailed, phase_failed
@@ -54,35 +65,46 @@ def run_stage(arguments: Sequence[str], paths: Paths | None = None) -> int:
     try:
         termination.install()
         shield_self()
-        if stage is Stage.JOB:
-            return _run_job(place, environment(), termination)
-        return _run_init(stage, place, environment(), termination)
+        journal = Journal(echoes=stage is Stage.FETCH)
+        with journal.as_stderr():
+            return _run_behind_door(stage, place, termination, journal)
     except Terminated:  # before the stage began, or while it was cleaning up
         return TERMINATED
     finally:
         termination.conclude()
 
 
-def _run_init(stage: Stage, paths: Paths, env: Environment, termination: Termination) -> int:
-    journal = Journal()
+def _run_behind_door(stage: Stage, paths: Paths, termination: Termination, journal: Journal) -> int:
+    """Run the stage; what nobody expected at all ends it with 1, and its traceback is masked as everything is."""
+    try:
+        if stage is Stage.JOB:
+            return _run_job(paths, environment(), termination, journal)
+        return _run_init(stage, paths, environment(), termination, journal)
+    except Exception as error:  # noqa: BLE001 - else the interpreter prints it, past the one masking door
+        _say_traceback(error, journal)
+        return 1
+
+
+def _run_init(stage: Stage, paths: Paths, env: Environment, termination: Termination, journal: Journal) -> int:
     status = StageStatus(stage=stage)
     execution: _Execution | None = None
     supervisor = Supervisor(journal, termination)
     phase = _phase(env)
     code = 0
     try:
-        run, forms, create = _prepare(stage, env)
-        journal = Journal(forms)
-        supervisor = Supervisor(journal, termination)
-        journal.say(f"{stage}: {run.phase} of run {run.run_id}, Workspace {run.namespace}/{run.workspace}")
+        run, create = _prepare(stage, paths, env, journal)
+        journal.say(_beginning(stage, run))
         earlier = first_failure(tuple(read_status(paths, before, run.phase) for before in stage.before(run.phase)))
         if earlier is not None:
-            journal.say(f"nothing to do: stage {earlier.stage} failed ({earlier.reason})")
+            reason = cleared(str(earlier.reason))
+            journal.say(
+                compose("nothing to do: stage {stage} failed ({reason})", stage=cleared(earlier.stage), reason=reason)
+            )
             return 0
         execution = create(Context(paths, journal, supervisor))
         execution.execute()
     except StageFailed as error:
-        status = _failure(stage, error.reason, journal.masked(error.message))
+        status = _failure(stage, error.reason, error.message)
     except Terminated:
         status = _interrupted(stage)
     except Exception as error:  # noqa: BLE001 - the boundary: whatever it was, job must be able to report it
@@ -94,38 +116,56 @@ def _run_init(stage: Stage, paths: Paths, env: Environment, termination: Termina
         code = TERMINATED
     if execution is not None:
         status = _with_findings(status, execution.status)
+    status = _masked_status(status, journal)
     _say_end(journal, status)
     write_status(paths, status)
     return code
 
 
-def _prepare(stage: Stage, env: Environment) -> tuple[RunConfig, tuple[bytes, ...], Callable[[Context], _Execution]]:
-    """Return the run, what to redact, and how to make the execution; each stage's code is loaded only by itself."""
+def _prepare(
+    stage: Stage, paths: Paths, env: Environment, journal: Journal
+) -> tuple[RunConfig, Callable[[Context], _Execution]]:
+    """Return the run and how to make the execution; each stage's code is loaded only by itself.
+
+    The journal knows the stage's secrets afterwards, also if the environment is refused.
+    """
     if stage is Stage.FETCH:
         from magos.runner.fetch import Fetch
 
-        fetch = load_fetch(env)
-        return fetch.run, fetch.secret_forms, lambda context: Fetch(fetch, context)
+        try:
+            fetch = load_fetch(env)
+        except StageFailed:
+            journal.mask_too(fetch_forms(env))
+            raise
+        journal.mask_too(fetch.secret_forms)
+        return fetch.run, lambda context: Fetch(fetch, context)
     if stage is Stage.TERRAFORM:
         from magos.runner.terraform import Terraform
+        from magos.runner.tokens import TokenFiles
 
-        terraform = load_terraform(env)
-        return terraform.run, terraform.secret_forms, lambda context: Terraform(terraform, context)
+        others = [paths.inside(path) for path in token_paths(env)]
+        journal.watch(TokenFiles(paths.mounted_secrets, others).fresh_forms)
+        try:
+            terraform = load_terraform(env)
+        except StageFailed:
+            journal.mask_too(terraform_forms(env))
+            raise
+        journal.mask_too(terraform.secret_forms)
+        return terraform.run, lambda context: Terraform(terraform, context)
     from magos.runner.render import Render
 
     render = load_render(env)
-    return render.run, (), lambda context: Render(render, context)
+    return render.run, lambda context: Render(render, context)
 
 
-def _run_job(paths: Paths, env: Environment, termination: Termination) -> int:
-    journal = Journal()
+def _run_job(paths: Paths, env: Environment, termination: Termination, journal: Journal) -> int:
     from magos.runner.job import evaluate, failed
 
     result = _unknown_result(env)
     try:
         config = load_job(env)
         run = config.run
-        journal.say(f"job: {run.phase} of run {run.run_id}, Workspace {run.namespace}/{run.workspace}")
+        journal.say(_beginning(Stage.JOB, run))
         result = evaluate(config, Context(paths, journal, Supervisor(journal, termination)))
     except StageFailed as error:
         result = failed(result, error.reason, error.message)
@@ -136,6 +176,7 @@ def _run_job(paths: Paths, env: Environment, termination: Termination) -> int:
         result = failed(result, phase_failed(_phase(env)), status.message)
         if termination.requested_at is not None:
             result = _stopped(result)  # the error may be what the interruption left of a library's state
+    result = _masked_result(result, journal)
     _say_result(journal, result)
     write_termination_message(paths.termination_log, result)
     return result.exit_code
@@ -157,15 +198,52 @@ def _failure(stage: Stage, reason: Reason, message: str) -> StageStatus:
 
 def _unexpected(stage: Stage, phase: JobType, error: Exception, journal: Journal) -> StageStatus:
     if not isinstance(error, MagosError | OSError):
-        import traceback
+        _say_traceback(error, journal)
+    cause = str(error) or cleared(type(error).__name__)
+    return _failure(stage, phase_failed(phase), compose("{stage} failed: {cause}", stage=cleared(stage), cause=cause))
 
-        journal.say("".join(traceback.format_exception(error)).rstrip())
-    message = f"{stage} failed: {str(error) or type(error).__name__}"
-    return _failure(stage, phase_failed(phase), journal.masked(message))
+
+def _say_traceback(error: Exception, journal: Journal) -> None:
+    import traceback
+
+    journal.say("".join(traceback.format_exception(error)).rstrip())
+
+
+def _masked_status(status: StageStatus, journal: Journal) -> StageStatus:
+    return msgspec.structs.replace(
+        status,
+        message=journal.masked(status.message),
+        warnings=tuple(journal.masked(warning) for warning in status.warnings),
+        exposure=journal.masked(status.exposure),
+    )
+
+
+def _masked_result(result: Result, journal: Journal) -> Result:
+    """Return what may be shown; policies are named by those who wrote them, all else is checked where it is read."""
+    return msgspec.structs.replace(
+        result,
+        message=journal.masked(result.message),
+        warnings=tuple(journal.masked(warning) for warning in result.warnings),
+        violations=tuple(
+            msgspec.structs.replace(violation, message=journal.masked(violation.message))
+            for violation in result.violations
+        ),
+    )
+
+
+def _beginning(stage: Stage, run: RunConfig) -> str:
+    return compose(
+        "{stage}: {phase} of run {run}, Workspace {namespace}/{name}",
+        stage=cleared(stage),
+        phase=cleared(run.phase),
+        run=cleared(run.run_id),
+        namespace=cleared(run.namespace),
+        name=cleared(run.workspace),
+    )
 
 
 def _with_findings(status: StageStatus, found: StageStatus) -> StageStatus:
-    return replace(found, stage=status.stage, reason=status.reason, message=status.message)
+    return msgspec.structs.replace(found, stage=status.stage, reason=status.reason, message=status.message)
 
 
 def _phase(env: Environment) -> JobType:
@@ -183,20 +261,23 @@ def _unknown_result(env: Environment) -> Result:
 
 
 def _say_end(journal: Journal, status: StageStatus) -> None:
+    """``status`` is masked."""
     if status.reason is None:
-        journal.say(f"{status.stage} done")
+        journal.say(cleared(f"{status.stage} done"))
     else:
-        journal.say(f"{status.stage} failed: {status.reason}: {status.message}")
+        journal.say(cleared(f"{status.stage} failed: {status.reason}: {status.message}"))
 
 
 def _say_result(journal: Journal, result: Result) -> None:
+    """``result`` is masked."""
     if result.result is Outcome.FAILED:
-        journal.say(f"{result.phase} failed: {result.reason}: {result.message}")
+        said = f"{result.phase} failed: {result.reason}: {result.message}"
     elif result.phase is JobType.APPLY:
-        journal.say(f"apply succeeded at {result.revision}")
+        said = f"apply succeeded at {result.revision}"
     else:
         changes = result.changes
         summary = f"{changes.add} to add, {changes.change} to change, {changes.destroy} to destroy"
-        journal.say(f"plan succeeded at {result.revision}: {summary if result.has_changes else 'no changes'}")
+        said = f"plan succeeded at {result.revision}: {summary if result.has_changes else 'no changes'}"
+    journal.say(cleared(said))
     for warning in result.warnings:
-        journal.say(f"warning: {warning}")
+        journal.say(cleared(f"warning: {warning}"))

@@ -91,6 +91,11 @@ class Paths(msgspec.Struct, frozen=True):
         return self.root / "tmp"
 
     @property
+    def mounted_secrets(self) -> Path:
+        """Where Kubernetes and injectors mount tokens."""
+        return self.root / "var" / "run" / "secrets"
+
+    @property
     def policies(self) -> Path:
         """The policies to evaluate, if any were selected."""
         return self.root / "policies"

@@ -18,14 +18,14 @@ import msgspec
 from magos.api.reasons import Reason
 from magos.api.result import Violation, ViolationAction
 from magos.api.validatingpolicy import ValidatingPolicy, policy_file, policy_text
+from magos.message import cleared, compose, shorten
 from magos.runner.config import RunConfig
 from magos.runner.context import Context
-from magos.runner.diagnostics import shorten
 from magos.runner.files import read_limited, remove, write_private
 from magos.runner.outcome import StageFailed
 from magos.runner.policyreport import PolicyResult, Verdict, judge, read_report
 from magos.runner.process import Command, Finished
-from magos.runner.redact import redact, secret_forms
+from magos.runner.redact import secret_forms
 from magos.runner.sensitive import sensitive_values
 
 __all__ = ["LIMIT_SECONDS", "evaluate_policies", "violations_message"]
@@ -59,13 +59,14 @@ def evaluate_policies(
         finished = _run(folder, run, context)
         try:
             output = read_limited(folder / "report", _LARGEST_REPORT)
-            results = _masked(read_report(output), forms)
+            results = _masked(read_report(output), context)
             verdict = judge(actions, results, finished.code)
         except (OSError, ValueError) as error:
             said = _complaint(finished.tail)
-            raise _failed(
-                journal.masked(f"{error} ({_PROGRAM} {_ending(finished.code)}{said and f': {said}'})")
-            ) from error
+            ending = compose("kyverno {ending}", ending=cleared(_ending(finished.code)))
+            if said:
+                ending = compose("{ending}: {said}", ending=ending, said=said)
+            raise _failed(compose("{error} ({ending})", error=error, ending=ending)) from error
     _say(verdict, context)
     idle = [
         f"policy {name} has no validations: it checks nothing" for name in sorted(policies) if _is_idle(policies[name])
@@ -76,9 +77,10 @@ def evaluate_policies(
 def violations_message(violations: tuple[Violation, ...]) -> str:
     """Return the message of a plan that policies forbid: how many violations block it, and the first of them."""
     blocking = [each for each in violations if each.action is not ViolationAction.AUDIT]
-    number = f"{len(blocking)} violation{'s' if len(blocking) != 1 else ''}"
+    number = cleared(f"{len(blocking)} violation{'s' if len(blocking) != 1 else ''}")
     listed = "; ".join(f"{each.policy}: {' '.join(each.message.split())}" for each in blocking)
-    return f"{shorten(f'{number}: {listed}', _LONGEST_LIST)}; change the code or the policy"
+    told = shorten(compose("{number}: {listed}", number=number, listed=listed), _LONGEST_LIST)
+    return compose("{told}; change the code or the policy", told=told)
 
 
 def _is_idle(policy: ValidatingPolicy) -> bool:
@@ -131,12 +133,10 @@ def _run(folder: Path, run: RunConfig, context: Context) -> Finished:
     return finished
 
 
-def _masked(results: tuple[PolicyResult, ...], forms: tuple[bytes, ...]) -> tuple[PolicyResult, ...]:
-    """Mask what messages say; a large plan has many more sensitive values than occur in them."""
-    said = b"\n".join(os.fsencode(entry.message) for entry in results)
-    occurring = tuple(form for form in forms if form in said)
+def _masked(results: tuple[PolicyResult, ...], context: Context) -> tuple[PolicyResult, ...]:
+    """Mask what messages say, before anything is cut or composed of them."""
     return tuple(
-        msgspec.structs.replace(entry, message=redact(entry.message, occurring)) if occurring else entry
+        msgspec.structs.replace(entry, message=context.journal.masked(entry.message)) if entry.message else entry
         for entry in results
     )
 
@@ -145,7 +145,8 @@ def _say(verdict: Verdict, context: Context) -> None:
     """Write everything to the log: status and history have room for a part of it only."""
     lines = [f"violation ({each.action}) of policy {each.policy}: {each.message}" for each in verdict.violations]
     found = f"{len(verdict.violations)} violations" if verdict.violations else "no violations"
-    context.journal.say("\n".join([*lines, f"{verdict.evaluated} policies evaluated: {found}"]))
+    # The messages of the report are masked already.
+    context.journal.say(cleared("\n".join([*lines, f"{verdict.evaluated} policies evaluated: {found}"])))
 
 
 def _ending(code: int) -> str:
@@ -160,4 +161,6 @@ def _complaint(tail: bytes) -> str:
 
 
 def _failed(problem: str) -> StageFailed:
-    return StageFailed(Reason.POLICY_EVALUATION_FAILED, f"policies cannot be evaluated: {problem}")
+    return StageFailed(
+        Reason.POLICY_EVALUATION_FAILED, compose("policies cannot be evaluated: {problem}", problem=problem)
+    )

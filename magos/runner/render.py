@@ -21,6 +21,8 @@ from magos.runner.context import Context
 from magos.runner.files import remove
 from magos.runner.outcome import StageFailed
 from magos.runner.planfile import is_plain_plan, sealed_plan
+from magos.runner.redact import secret_forms
+from magos.runner.sensitive import carried_secrets
 from magos.runner.shield import self_exposure
 from magos.runner.status import Stage, StageStatus
 from magos.runner.tool import Tool
@@ -61,6 +63,9 @@ class Render:
             with self._context.paths.volume() as volume, sealed_plan(volume, run) as plan:
                 with plan.opened() as content:
                     plain = is_plain_plan(content)
+                    # What a provider prints of a secret variable's value while it starts is masked.
+                    secrets = carried_secrets(content, self._config.secret_variables)
+                    self._context.journal.mask_too(secret_forms(secrets))
                 exposure = tool.show_json(plan, descriptor)
         except OSError as error:
             raise StageFailed(

@@ -1,15 +1,19 @@
-"""Which values of a plan must not be shown: those it marks as sensitive itself (field case F76).
+"""Which values of a plan must not be shown: those of variables from Secrets, and those it marks as sensitive itself.
 
 ``show -json`` writes sensitive values in clear and marks them beside: ``after_sensitive`` for ``after``, and alike. The
-markers have the shape of the value, with ``true`` wherever everything below is sensitive.
+markers have the shape of the value, with ``true`` wherever everything below is sensitive (field case F76). A variable
+whose value comes from a Secret need not be declared sensitive, so its name is told by the workspace controller; a value
+that is ephemeral is in no plan.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Collection, Iterator, Mapping
+from typing import IO, Final
 
 import msgspec
 
-__all__ = ["sensitive_values"]
+from magos.runner.planfile import carried_variables
+
+__all__ = ["carried_secrets", "secret_values", "sensitive_values"]
 
 _MARKED_BY: Final = (
     ("before", "before_sensitive"),
@@ -18,6 +22,36 @@ _MARKED_BY: Final = (
     ("value", "sensitive"),
     ("default", "sensitive"),
 )
+
+
+class _Variable(msgspec.Struct):
+    value: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Variables(msgspec.Struct):
+    variables: dict[str, _Variable] = {}
+
+
+def secret_values(plan: bytes, names: Collection[str]) -> tuple[str, ...]:
+    """Return the values that the plan in JSON form has of the variables ``names``; ``ValueError`` if malformed.
+
+    A list, a map or an object is returned as JSON.
+    """
+    if not names:
+        return ()
+    known = msgspec.json.decode(plan, type=_Variables).variables
+    return tuple(_as_written(bytes(known[name].value)) for name in sorted(names) if name in known)
+
+
+def carried_secrets(plan: IO[bytes], names: Collection[str]) -> tuple[str, ...]:
+    """Return the values that a plan file has of the variables ``names``; none if it is not readable (encrypted)."""
+    carried = (carried_variables(plan) or {}) if names else {}
+    return tuple(value for name in sorted(names) if (value := carried.get(name)) is not None)
+
+
+def _as_written(value: bytes) -> str:
+    decoded = msgspec.json.decode(value)
+    return decoded if isinstance(decoded, str) else value.decode()
 
 
 def sensitive_values(plan: bytes) -> frozenset[str]:

@@ -12,6 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from magos.api.reasons import Reason
+from magos.message import cleared, compose
 from magos.runner.config import RunConfig
 from magos.runner.diagnostics import LONGEST_DIAGNOSTIC, last_error, shorten
 from magos.runner.outcome import StageFailed, phase_failed
@@ -183,9 +184,12 @@ class Tool:
     def _succeed(self, step: str, finished: Finished, hint: str = "") -> None:
         if finished.code == 0:
             return
-        cause = last_error(finished.tail, datetime.now(UTC)) or f"{self._name} {self._ending(step, finished.code)}"
-        message = shorten(f"{step} failed: {cause}", LONGEST_DIAGNOSTIC - len(hint)) + hint
-        raise StageFailed(phase_failed(self._run.phase), message)
+        # The output has been masked as it passed; what is ours is not masked with it.
+        ending = cleared(f"{self._name} {self._ending(step, finished.code)}")
+        cause = last_error(finished.tail, datetime.now(UTC)) or ending
+        failed = compose("{step} failed: {cause}", step=cleared(step), cause=cause)
+        told = shorten(failed, LONGEST_DIAGNOSTIC - len(hint))
+        raise StageFailed(phase_failed(self._run.phase), compose("{told}{hint}", told=told, hint=cleared(hint)))
 
 
 def _unwrapped(output: bytes) -> bytes:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
-from tests.bench import canary, exchanges, fleet, pause, run, runner, simulation, startup, walk
+from tests.bench import canary, exchanges, fleet, pause, redaction, run, runner, simulation, startup, walk
 
 __all__ = ["NAMES", "measure"]
 
@@ -18,6 +18,7 @@ _GROUPS: tuple[tuple[tuple[str, ...], Callable[[], Figures]], ...] = (
     (("runner.fetch_time_ratio", "runner.fetch_peak_mib"), runner.measure_fetch),
     (("runner.plan_overhead_seconds", "runner.apply_overhead_seconds"), runner.measure_overhead),
     (("pause.seconds_to_last_grant",), pause.measure),
+    (("redaction.ms_per_line",), redaction.measure),
     (simulation.NAMES, simulation.measure),
     (fleet.NAMES, fleet.measure),
 )

@@ -14,6 +14,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -24,16 +25,18 @@ from msgspec import Struct
 from magos.api.phases import TERMINAL, Phase
 from magos.local.ports import free_ports
 from magos.local.servers.gitserver import git_server
+from magos.local.servers.loopback import StaticServer, serving
 from tests.e2e.git.servers import ssh_server
 from tests.e2e.onemachine import OneMachine
 from tests.e2e.runner.hostile import push
 from tests.e2e.runner.pod import until
 from tests.e2e.runner.statebackend import StateServer, state_server
 
-__all__ = ["Story", "Trace", "forms", "story", "traces"]
+__all__ = ["Story", "Trace", "echoing_server", "forms", "story", "traces"]
 
 _SHORTEST = 12
-_BREAKS = re.compile(rb"\s+|\\[nrt]")
+_PLAIN_INPUTS = ("password", "backend", "token", "variable", "hidden", "part", "tfvars", "echoed")
+_BREAKS = re.compile(rb"\s+|\\[nrt]|\xe2\x94\x82|\[magos-job\]|\S+ \((?:local|remote)-exec\): ")
 
 _MAIN = """
 variable "from_file" {
@@ -47,6 +50,8 @@ variable "structured" {
 variable "hidden" {
   sensitive = true
 }
+variable "dsn" {}
+variable "account" {}
 locals {
   generated = sha256("@SALT@")
 }
@@ -56,6 +61,9 @@ resource "terraform_data" "shown" {
 resource "terraform_data" "structured" {
   input = var.structured
 }
+resource "terraform_data" "account" {
+  input = jsondecode(var.account)
+}
 resource "terraform_data" "hidden" {
   input = [var.from_file, var.hidden, sensitive(local.generated)]
 }
@@ -63,9 +71,12 @@ resource "terraform_data" "talkative" {
   provisioner "local-exec" {
     command = <<-EOT
       printenv FIRST; printenv SECOND; printenv FIRST | base64; printenv SECOND | base64 -w 0; printenv LAST
+      printenv DSN | fold -s -w 40; printenv DSN | tr ' ' '\n'
+      cat /var/run/secrets/kubernetes.io/serviceaccount/token 2>/dev/null || true
       printenv TF_HTTP_PASSWORD; printenv CLOUD_TOKEN; printenv CLOUD_TOKEN | base64
     EOT
     environment = {
+      DSN    = var.dsn
       FIRST  = var.from_secret
       SECOND = var.several_lines
       LAST   = urlencode(var.from_secret)
@@ -84,6 +95,10 @@ resource "terraform_data" "failing" {
     precondition {
       condition     = length(var.from_secret) == 0
       error_message = "not acceptable: ${var.from_secret} and ${var.several_lines}"
+    }
+    precondition {
+      condition     = length(var.dsn) == 0
+      error_message = "cannot connect with the given settings, which are ${var.dsn}, nor with ${jsonencode(var.dsn)}"
     }
   }
 }
@@ -155,7 +170,7 @@ def _secret(namespace: str, name: str, labels: Mapping[str, str] | None = None, 
 def _variables(namespace: str) -> dict[str, Any]:
     variables = [
         {"name": name, "valueFrom": {"secretKeyRef": {"name": "inputs", "key": name}}}
-        for name in ("from_secret", "several_lines", "hidden", "structured")
+        for name in ("from_secret", "several_lines", "hidden", "structured", "dsn", "account")
     ]
     return {
         "apiVersion": "magosproject.io/v1alpha1",
@@ -269,6 +284,8 @@ def _documents(
             several_lines=values["lines"],
             hidden=values["hidden"],
             structured=json.dumps({"user": "someone", "login": [values["part"]]}),
+            dsn=values["dsn"],
+            account=json.dumps({"type": "service_account", "private_key": values["member"]}),
         ),
         _variables(namespace),
         here.workspace_document(namespace, "fine", source={"repoURL": http, "path": "fine"}, **common),
@@ -278,9 +295,45 @@ def _documents(
     ]
 
 
+def _echoed(here: OneMachine, namespace: str, url: str, password: str) -> list[dict[str, Any]]:
+    """A repository on a server that repeats what it was sent."""
+    label = {"magosproject.io/secret-type": "repository"}
+    return [
+        _secret(namespace, "echoed", label, repoURL=url, username="user", password=password),
+        here.workspace_document(namespace, "echoed", source={"repoURL": url}),
+    ]
+
+
+@contextmanager
+def echoing_server() -> Iterator[str]:
+    """A server that answers as Git servers refuse, with the login it was sent, in several forms; yields a clone URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            basic = (self.headers["Authorization"] or "Basic ").partition(" ")[2]
+            login = base64.b64decode(basic).decode()
+            broken = "\n ".join(basic[at : at + 12] for at in range(0, len(basic), 12))
+            said = f"ERR not you: {login} {quote(login, safe='')} {basic}, again {broken}".encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/x-git-upload-pack-advertisement")
+            self.end_headers()
+            self.wfile.write(b"001e# service=git-upload-pack\n0000" + f"{len(said) + 4:04x}".encode() + said)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+            """Keep quiet."""
+
+    server = StaticServer(("127.0.0.1", 0), Handler)
+    with serving(server, "echo"):
+        yield f"http://127.0.0.1:{server.server_port}/echo.git"
+
+
 def story(here: OneMachine) -> Story:
     """Let Workspaces succeed and fail with secrets in every input; return what was put in and what can be read."""
-    values = {name: _unique(name) for name in ("password", "backend", "token", "variable", "hidden", "part", "tfvars")}
+    values = {name: _unique(name) for name in _PLAIN_INPUTS}
+    values["member"] = _unique("member")
+    values["dsn"] = " ".join(
+        f"{word}={random_secrets.token_hex(10)}" for word in ("host", "user", "password", "options")
+    )
     values["lines"] = "\n".join(_unique(f"line-{number}") for number in range(3)) + "\n"
     namespace = here.namespace()
     with ExitStack() as stack:
@@ -288,6 +341,7 @@ def story(here: OneMachine) -> Story:
         states = {name: stack.enter_context(state_server()) for name in names}
         bare = _repository(here, states, values)
         served = stack.enter_context(git_server(bare.parent, login=("robot", values["password"])))
+        echo = stack.enter_context(echoing_server())
         ssh_folder = here.here.folder / "canary" / "sshd"
         ssh_folder.mkdir()
         ssh = stack.enter_context(ssh_server(ssh_folder))
@@ -295,7 +349,8 @@ def story(here: OneMachine) -> Story:
         metrics_port = stack.enter_context(_watching_replica(here))
         urls = (served.clone_url(bare.name), ssh.url(bare))
         here.apply(*_documents(here, namespace, urls, values, ssh.private_key, ssh.host_key))
-        ends = {name: here.wait(namespace, name, _ended, within=300).status for name in (*names, "nowhere")}
+        here.apply(*_echoed(here, namespace, echo, values["echoed"]))
+        ends = {name: here.wait(namespace, name, _ended, within=300).status for name in (*names, "nowhere", "echoed")}
         for name, status in ends.items():
             print(f"{name}: {status.phase} {status.reason}: {status.message}", file=sys.stderr)
         assert [ends[name].phase for name in names] == [Phase.APPLIED, Phase.FAILED, Phase.APPLIED]

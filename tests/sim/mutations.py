@@ -39,6 +39,8 @@ _VIEW = ("tests/unit/runtime/controller/test_view.py", "tests/unit/reconcilers/t
 _AGENT = ("tests/unit/git/test_git_agent.py",)
 _STOLEN = "tests/e2e/hostile/test_stolen_credentials.py"
 _ACCESS = ("tests/unit/git/test_git_access.py",)
+_MASKING = ("tests/unit/runner/test_redact_wrapped.py", "tests/unit/runner/test_redact_parts.py")
+_REFWATCHER_DOOR = ("tests/unit/apps/test_refwatcher_door.py",)
 _ROLLOUT = ("tests/unit/reconcilers/test_rollout.py", "tests/unit/reconcilers/test_rollout_laws.py")
 _WIRE = ("tests/unit/git/test_git_wire.py",)
 _CHILDREN = ("tests/unit/git/test_git_children.py",)
@@ -912,6 +914,118 @@ MUTATIONS = (
         "if _origin(url) != self._repo.origin and not self._deadline.expired():",
         "if not url:",
         _PEERS,
+    ),
+    Mutation(
+        "masking: a secret that a formatter wrapped is not recognised",
+        "magos/runner",
+        "self._spans += self._unwrapper.read(self._held, end, final=final)",
+        "self._unwrapper.read(self._held, end, final=final)",
+        _MASKING,
+    ),
+    Mutation(
+        "masking: a line is passed on although a secret may go on in the next",
+        "magos/runner",
+        "return self._release(min(end, self._unwrapper.settled()))",
+        "return self._release(end)",
+        _MASKING,
+    ),
+    Mutation(
+        "masking: the gutter of the tool separates nothing",
+        "magos/runner",
+        "self._at_line_start = stop, newline >= 0",
+        "self._at_line_start = stop, False",
+        _MASKING,
+    ),
+    Mutation(
+        "masking: only heads of long forms are compared",
+        "magos/runner",
+        'return form if text.startswith(form, start) else b""',
+        "return form",
+        _MASKING,
+    ),
+    Mutation(
+        "masking: a weak password in a structured secret counts as a plain word",
+        "magos/runner",
+        "and bool(_PLAIN.fullmatch(text)) and not _CALLED_SECRET.search(name)",
+        "and bool(_PLAIN.fullmatch(text))",
+        _MASKING,
+    ),
+    Mutation(
+        "masking: plain words in a structured secret mask advice",
+        "magos/runner",
+        "if not (name and _is_plain(name, text)):",
+        "if text:",
+        _MASKING,
+    ),
+    Mutation(
+        "masking: our own words are masked with those of others",
+        "magos",
+        "part.text if part.own else mask(part.text) for part in text.parts",
+        "mask(part.text) for part in text.parts",
+        ("tests/unit/test_message.py",),
+    ),
+    Mutation(
+        "masking: words of others pass as our own",
+        "magos",
+        "parts.append(Part(shown, own=False))",
+        "parts.append(Part(shown, own=True))",
+        ("tests/unit/test_message.py",),
+    ),
+    Mutation(
+        "masking: what a server repeats reaches condition and Event",
+        "magos/apps",
+        "return Failure(error.reason, _masked(error.message, credentials))",
+        "return Failure(error.reason, error.message)",
+        _REFWATCHER_DOOR,
+    ),
+    Mutation(
+        "masking: an echo is recognised only in one piece",
+        "magos/runner",
+        "spans.append((places[start], places[stop - 1] + 1))",
+        "continue",
+        _REFWATCHER_DOOR,
+    ),
+    Mutation(
+        "masking: the traceback of a poll shows the credentials",
+        "magos/apps",
+        "raise ListingCrashed(_masked(told, request.credentials)) from None",
+        "raise ListingCrashed(told) from None",
+        _REFWATCHER_DOOR,
+    ),
+    Mutation(
+        "masking: job does not know the values of Secret-backed variables",
+        "magos/runner",
+        "context.journal.mask_too(secret_forms(secret_values(plan, config.secret_variables)))",
+        "pass",
+        ("tests/unit/runner/test_secret_variables.py",),
+    ),
+    Mutation(
+        "masking: job is not told which variables come from Secrets",
+        "magos/reconcilers/workspace",
+        "if stage in (Stage.RENDER, Stage.JOB):  # they have no variables",
+        "if stage in (Stage.RENDER,):  # they have no variables",
+        ("tests/unit/reconcilers/test_jobs.py",),
+    ),
+    Mutation(
+        "masking: a token that the kubelet exchanged is not read again",
+        "magos/runner",
+        "if self._seen and all(_version(path) == version for path, version in self._seen.items()):",
+        "if self._seen:",
+        ("tests/unit/runner/test_journal.py",),
+    ),
+    Mutation(
+        "masking: what arrived before a token was exchanged is not looked at again",
+        "magos/runner",
+        "self._unwrapper.begin(at_line_start=self._at_line_start)\n        self._examined = 0",
+        "self._unwrapper.begin(at_line_start=self._at_line_start)",
+        ("tests/unit/runner/test_journal.py", "tests/unit/runner/test_redact_wrapped.py"),
+    ),
+    Mutation(
+        "masking: standard error passes the door unmasked",
+        "magos/runner",
+        "sys.stderr = door\n",
+        "sys.stderr = before\n",
+        ("tests/unit/runner/test_journal.py",),
     ),
 )
 

@@ -14,6 +14,7 @@ from magos.api.workspace import Workspace
 from magos.reconcilers.effects import RepositorySecretReport
 from magos.reconcilers.workspace.policies import SelectedPolicies, policy_environment
 from magos.reconcilers.workspace.stages import Stage, plan_file
+from magos.reconcilers.workspace.variables import REDACT
 
 __all__ = ["FIXED_NAMES", "FIXED_PREFIXES", "JobPlan", "stage_environment"]
 
@@ -69,6 +70,8 @@ def stage_environment(workspace: Workspace, plan: JobPlan, stage: Stage) -> tupl
         variables += _git(plan.secret)
     if stage is Stage.TERRAFORM:
         variables += plan.variables
+    if stage in (Stage.RENDER, Stage.JOB):  # they have no variables, but the plan, which holds the values
+        variables += (each for each in plan.variables if each.name == REDACT)
     return tuple(variables)
 
 

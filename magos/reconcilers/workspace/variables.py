@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 REDACT = "MAGOS_REDACT_ENV"
-"""Names the variables that come from Secrets, for the stage ``terraform`` to mask."""
+"""Names the variables that come from Secrets, for the stages to mask: what they are given, and what a plan holds."""
 
 MANIFEST_BYTES = 1024 * 1024
 """What the variables may take in a Job or a status: an object of more than 1.5 MiB is not stored."""

@@ -309,6 +309,11 @@ def test_what_a_pod_configuration_takes_from_secrets_is_to_be_masked_and_nothing
     assert [each.value for each in environment if each.name == REDACT] == ["TF_VAR_password,CLOUD_TOKEN"]
     assert environment_of(make(settings=settings), "terraform")[REDACT].value == "CLOUD_TOKEN"
     assert REDACT not in environment_of(job, "fetch")
+    # They have no variables, but the plan, which holds the values.
+    assert {name: environment_of(job, name)[REDACT].value for name in ("render", "job")} == dict.fromkeys(
+        ("render", "job"), "TF_VAR_password"
+    )
+    assert not [name for name in environment_of(job, "job") if name.startswith("TF_VAR_")]
     # The keys of a whole Secret are unknown: the stage gets them once more under a name that says what they are.
     assert containers(job)["terraform"].env_from == (
         *config.env_from,
