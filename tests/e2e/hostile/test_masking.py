@@ -2,6 +2,7 @@
 
 import base64
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from magos.runner.status import Stage
 from tests.e2e.canary import echoing_server
 from tests.e2e.runner.conftest import mirror, workspace
 from tests.e2e.runner.pod import PLAN, RUN, Workspace, plan
+from tests.e2e.runner.policypod import Rendered, policy
 
 __all__ = ["mirror", "workspace"]  # the fixtures
 
@@ -82,6 +84,37 @@ def test_the_mounted_token_is_masked_when_a_configuration_prints_it(workspace: W
     assert pod.log.count("***") >= 2
     assert TOKEN not in pod.log
     assert TOKEN.split(".")[2] not in pod.log
+
+
+_QUOTING = """#!{python}
+import json, sys
+plan = json.load(open(sys.argv[sys.argv.index("--json") + 1]))
+value = plan["variables"]["password"]["value"]
+results = [{{"policy": "p", "result": "fail", "message": f"not allowed: {{value}} of user"}}]
+summary = {{"pass": 0, "fail": 1, "warn": 0, "error": 0, "skip": 0}}
+print(json.dumps({{"kind": "ClusterReport", "results": results, "summary": summary}}))
+print("Error: also", value, file=sys.stderr)
+sys.exit(1)
+"""
+
+
+def test_a_policy_that_quotes_a_variable_from_a_secret_is_masked_although_nobody_declared_it_sensitive(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """The evaluator is a stand-in that says exactly what a policy with such a message expression lets Kyverno say."""
+    secret = "hunter2-hunter2"
+    text = 'variable "password" {}\nresource "terraform_data" "a" {\n  input = var.password\n}\n'
+    workspace.commit({"main.tf": workspace.backend + text})
+    program = tmp_path / "evaluators" / "kyverno"
+    program.parent.mkdir()
+    program.write_text(_QUOTING.format(python=sys.executable))
+    program.chmod(0o755)
+    rendered = Rendered(workspace.pod(PLAN, RUN, TF_VAR_password=secret, MAGOS_REDACT_ENV="TF_VAR_password"))
+    result = rendered.judge(program.parent, policy("false"))
+    assert [violation.message for violation in result.violations] == ["not allowed: *** of user"]
+    assert result.message == "1 violation: p: not allowed: *** of user; change the code or the policy"
+    assert secret not in rendered.pod.log + rendered.log
+    assert "Error: also ***" in rendered.pod.log + rendered.log
 
 
 def test_what_a_git_server_repeats_is_masked_in_log_status_and_result(

@@ -63,7 +63,7 @@ def test_job_masks_them_in_all_it_says_from_the_moment_it_reads_the_plan(tmp_pat
     paths, journal = Paths(tmp_path), Journal()
     config = load_job(ENV | {"MAGOS_REDACT_ENV": "TF_VAR_password"})
     for stage in Stage.JOB.before(config.run.phase):
-        write_status(paths, StageStatus(stage=stage))
+        write_status(paths, StageStatus(stage=stage, plan_digest=f"sha256:{'0' * 64}"))
     paths.plan_json.write_bytes(json.dumps(PLAN).encode())
     file = paths.inside(config.run.plan_file)
     file.parent.mkdir(parents=True)
