@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from magos.adapters.metrics.project import project_gauges
 from magos.api.project import PROJECTS
 from magos.api.rollout import ROLLOUTS
 from magos.api.workspace import WORKSPACES, Workspace
-from magos.apps.project_metrics import project_gauges
 from magos.apps.workspace_composition import by_project
 from magos.reconcilers.members import BY_PROJECT
 from magos.reconcilers.project import observe, reconcile

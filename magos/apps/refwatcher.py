@@ -5,9 +5,9 @@ import sys
 from collections.abc import Mapping
 from datetime import timedelta
 
+from magos.adapters.workspacesettings import allowed_schemes, peers
 from magos.apps.controllers import Build, run_program_with_flags
 from magos.apps.refwatcher_composition import RefWatcherSettings, refwatcher_controller
-from magos.apps.workspace_settings import allowed_schemes, peers
 from magos.durations import parse_duration
 from magos.reconcilers.refwatcher.schedule import Limits
 

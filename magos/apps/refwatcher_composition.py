@@ -9,12 +9,12 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
+from magos.adapters.gitlister import GitLister, host_of
+from magos.adapters.metrics.polls import PollMetrics
+from magos.adapters.poller import Lister, Poller, nothing_to_do
+from magos.adapters.repositoryaccess import SELECTOR, AccessReader
 from magos.api.kube import SECRET_METADATA, SecretMetadata
 from magos.api.workspace import WORKSPACES, Workspace
-from magos.apps.refwatcher_access import SELECTOR, AccessReader
-from magos.apps.refwatcher_listing import GitLister, host_of
-from magos.apps.refwatcher_metrics import PollMetrics
-from magos.apps.refwatcher_poller import Lister, Poller, nothing_to_do
 from magos.outbound.peers import Peers
 from magos.reconcilers.refwatcher.machine import Observation, reconcile
 from magos.reconcilers.refwatcher.schedule import Limits

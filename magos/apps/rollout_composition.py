@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from datetime import datetime
 
+from magos.adapters.metrics.rollout import RolloutMetrics
 from magos.api.rollout import ROLLOUTS
 from magos.api.workspace import WORKSPACES
 from magos.apps.project_composition import of_member
-from magos.apps.rollout_metrics import RolloutMetrics
 from magos.apps.workspace_composition import by_project
 from magos.reconcilers.members import BY_PROJECT
 from magos.reconcilers.rollout.machine import reconcile

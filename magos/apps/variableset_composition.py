@@ -7,11 +7,11 @@ tells in one look whom a change concerns.
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
+from magos.adapters.metrics.variableset import unresolved_references
+from magos.adapters.sourcereader import SourceReader
 from magos.api.kube import CONFIG_MAP_METADATA, SECRET_METADATA
 from magos.api.meta import Resource
 from magos.api.variableset import VARIABLESETS, SourceKind, VariableSet
-from magos.apps.variableset_metrics import unresolved_references
-from magos.apps.variableset_sources import SourceReader
 from magos.reconcilers.trouble import show_trouble
 from magos.reconcilers.variableset.machine import reconcile
 from magos.reconcilers.variableset.observation import BY_SOURCE, observe, source_index

@@ -3,9 +3,9 @@
 import sys
 from collections.abc import Mapping
 
+from magos.adapters.workspacesettings import load_workspace_settings
 from magos.apps.controllers import Build, run_program
 from magos.apps.workspace_composition import workspace_controller
-from magos.apps.workspace_settings import load_workspace_settings
 
 __all__ = ["main"]
 

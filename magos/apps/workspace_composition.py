@@ -4,6 +4,9 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
+from magos.adapters.jobevents import read_job_events
+from magos.adapters.metrics.workspace import WorkspaceMetrics
+from magos.adapters.repositorysecrets import RepositorySecretReader
 from magos.api import labels
 from magos.api.annotations import APPROVED, EXECUTION_ALLOWED, FORCE_DELETE, RECONCILE_REQUEST
 from magos.api.kube import (
@@ -20,9 +23,6 @@ from magos.api.meta import Resource
 from magos.api.project import PROJECTS, Project
 from magos.api.variableset import VARIABLESETS, VariableSet
 from magos.api.workspace import WORKSPACES, Workspace, WorkspaceStatus
-from magos.apps.job_events import read_job_events
-from magos.apps.repository_secrets import RepositorySecretReader
-from magos.apps.workspace_metrics import WorkspaceMetrics
 from magos.reconcilers.effects import JobEvents, RepositorySecrets
 from magos.reconcilers.members import BY_PROJECT, project_index
 from magos.reconcilers.trouble import show_trouble

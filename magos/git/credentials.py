@@ -8,7 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from magos.git.errors import GitError, GitReason
-from magos.message import compose
+from magos.masking.message import compose
 
 __all__ = ["ANONYMOUS", "CredentialKind", "Credentials"]
 

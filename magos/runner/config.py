@@ -16,9 +16,9 @@ from magos.api.names import SECRET_COPIES, JobType
 from magos.api.reasons import Reason
 from magos.git.credentials import Credentials
 from magos.ids import Digest, GitSHA, RunID, git_sha, parse_digest, parse_run_id
+from magos.masking.redact import secret_forms
 from magos.outbound.peers import Network, Peers, parse_networks
 from magos.runner.outcome import StageFailed
-from magos.runner.redact import secret_forms
 from magos.toolchain.releases import Distribution
 
 __all__ = [

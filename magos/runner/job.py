@@ -11,6 +11,7 @@ from magos.api.names import JobType
 from magos.api.reasons import Reason
 from magos.api.result import Outcome, PolicyCount, Result, ViolationAction
 from magos.ids import parse_digest
+from magos.masking.redact import secret_forms
 from magos.runner.config import JobConfig
 from magos.runner.context import Context
 from magos.runner.files import read_limited
@@ -19,7 +20,6 @@ from magos.runner.planjson import read_plan_json
 from magos.runner.policies import evaluate_policies, violations_message
 from magos.runner.policyfiles import mounted_policies
 from magos.runner.policyreport import Verdict
-from magos.runner.redact import secret_forms
 from magos.runner.sensitive import secret_values
 from magos.runner.status import Stage, StageStatus, first_failure, read_status
 

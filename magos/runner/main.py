@@ -15,7 +15,7 @@ from magos.api.reasons import Reason
 from magos.api.result import Outcome, Result
 from magos.errors import MagosError
 from magos.ids import parse_run_id
-from magos.message import cleared, compose
+from magos.masking.message import cleared, compose
 from magos.runner.config import (
     RunConfig,
     environment,

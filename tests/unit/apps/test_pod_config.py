@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from magos.adapters.podconfig import parse_pod_config
 from magos.api.kube import Resources
-from magos.apps.pod_config import parse_pod_config
 from magos.errors import ConfigurationError
 from magos.reconcilers.workspace.settings import PodConfig
 from magos.reconcilers.workspace.stages import Stage

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
+from magos.adapters.workspacesettings import PASSED_ON, allowed_schemes, load_workspace_settings
 from magos.api.kube import EnvVar
 from magos.api.meta import ObjectMeta
 from magos.api.names import JobType
 from magos.api.selectors import Selector
 from magos.api.status import NameReference
 from magos.api.workspace import Source, Terraform, Workspace, WorkspaceSpec
-from magos.apps.workspace_settings import PASSED_ON, allowed_schemes, load_workspace_settings
 from magos.durations import format_duration
 from magos.errors import InvariantViolation
 from magos.reconcilers.effects import RepositorySecretReport
@@ -90,7 +90,7 @@ def controller_variables() -> tuple[Variable, ...]:
     readers = {"workspace": workspace.names, "refwatcher": refwatcher.names}
     names = sorted(workspace.names | refwatcher.names)
     if unknown := [name for name in names if name not in _MEANINGS]:
-        raise InvariantViolation(f"say in magos/apps/reference/environment.py what {', '.join(unknown)} means")
+        raise InvariantViolation(f"say in magos/reference/environment.py what {', '.join(unknown)} means")
     return tuple(
         Variable(
             name=name,

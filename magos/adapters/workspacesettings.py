@@ -7,10 +7,10 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from magos.adapters.podconfig import VARIABLE as POD_CONFIG
+from magos.adapters.podconfig import read_pod_config
 from magos.api.schema.patterns import VERSION
 from magos.api.workspace import Distribution
-from magos.apps.pod_config import VARIABLE as POD_CONFIG
-from magos.apps.pod_config import read_pod_config
 from magos.durations import parse_duration
 from magos.errors import ConfigurationError
 from magos.outbound.peers import Network, Peers, parse_networks
