@@ -13,11 +13,13 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from magos.adapters.gitlister import GitLister, host_of
+from magos.adapters.gitsettings import allowed_schemes, peers
 from magos.adapters.metrics.polls import PollMetrics
 from magos.adapters.poller import Lister, Poller, nothing_to_do
-from magos.adapters.repositoryaccess import SELECTOR, AccessReader
-from magos.adapters.workspacesettings import allowed_schemes, peers
+from magos.adapters.repositoryaccess import AccessReader
 from magos.api.kube import SECRET_METADATA, SecretMetadata
+from magos.api.repositorysecret import SELECTOR
+from magos.api.runnerpod import DEFAULT_SCHEMES
 from magos.api.workspace import WORKSPACES, Workspace
 from magos.apps.controllers import Build, run_program_with_flags
 from magos.durations import parse_duration
@@ -44,7 +46,7 @@ class RefWatcherSettings(Struct, frozen=True, kw_only=True):
 
     default_poll_interval: timedelta = DEFAULT_POLL_INTERVAL
     limits: Limits = Limits()
-    allowed_schemes: tuple[str, ...] = ("https", "http", "ssh")
+    allowed_schemes: tuple[str, ...] = DEFAULT_SCHEMES
     peers: Peers = Peers()
 
 

@@ -12,12 +12,12 @@ from magos.adapters.metrics.variableset import unresolved_references
 from magos.adapters.sourcereader import SourceReader
 from magos.api.kube import CONFIG_MAP_METADATA, SECRET_METADATA
 from magos.api.meta import Resource
-from magos.api.variableset import VARIABLESETS, SourceKind, VariableSet
+from magos.api.variableset import VARIABLESETS, SourceKey, SourceKind, VariableSet
 from magos.apps.controllers import Build, run_program
 from magos.reconcilers.trouble import show_trouble
 from magos.reconcilers.variableset.machine import reconcile
 from magos.reconcilers.variableset.observation import BY_SOURCE, observe, source_index
-from magos.reconcilers.variableset.sources import Memory, SourceContent, SourceKey, wanted_keys
+from magos.reconcilers.variableset.sources import Memory, SourceContent, wanted_keys
 from magos.runtime.cache.informer import Change, Informer
 from magos.runtime.controller.controller import ControllerSpec
 from magos.runtime.controller.source import Source, own_key

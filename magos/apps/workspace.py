@@ -25,6 +25,7 @@ from magos.api.kube import (
 )
 from magos.api.meta import Resource
 from magos.api.project import PROJECTS, Project
+from magos.api.repositorysecret import SELECTOR
 from magos.api.variableset import VARIABLESETS, VariableSet
 from magos.api.workspace import WORKSPACES, Workspace, WorkspaceStatus
 from magos.apps.controllers import Build, run_program
@@ -79,7 +80,7 @@ def workspace_controller(
     claims = assembly.informer(PERSISTENT_VOLUME_CLAIMS, selector=ours)
     projects = assembly.informer(PROJECTS, indexers={_BY_SET: _sets_of_project})
     sets = assembly.informer(VARIABLESETS)
-    secrets = assembly.informer(SECRET_METADATA, selector=f"{labels.SECRET_TYPE}={labels.REPOSITORY}")
+    secrets = assembly.informer(SECRET_METADATA, selector=SELECTOR)
     accounts = assembly.informer(SERVICE_ACCOUNT_METADATA, selector=f"{labels.RUNNER}=true")
     if assembly.metrics is not None:
         metrics = WorkspaceMetrics(assembly.metrics, workspaces.cache, per_object=assembly.settings.metrics_per_object)

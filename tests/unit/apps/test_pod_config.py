@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from magos.adapters.podconfig import parse_pod_config
 from magos.api.kube import Resources
+from magos.api.runnerpod import Stage
 from magos.errors import ConfigurationError
 from magos.reconcilers.workspace.settings import PodConfig
-from magos.reconcilers.workspace.stages import Stage
 
 FULL = """
 resources:
