@@ -1,4 +1,4 @@
-"""Names of the objects that belong to a Workspace, all derived and none stored; and one that the runner must know.
+"""Names of the objects that belong to a Workspace, all derived and none stored.
 
 A Job's name is unique for ever: it holds a hash over namespace, Workspace and run ID. So a second create of the same
 Job is recognised, and no Job of another run is ever taken for this one.
@@ -11,11 +11,7 @@ from enum import StrEnum
 
 from magos.ids import RunID, short_hash
 
-__all__ = ["SECRET_COPIES", "JobType", "job_name", "policies_name", "source_key", "volume_claim_name"]
-
-SECRET_COPIES = "MAGOS_SECRET_"  # noqa: S105 - the name of variables
-"""How variables begin in which the runner gets once more what an ``envFrom`` takes from a Secret, to know what to mask.
-Their values count, their names do not."""
+__all__ = ["JobType", "job_name", "policies_name", "source_key", "volume_claim_name"]
 
 _CUT = 48
 

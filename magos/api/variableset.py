@@ -1,6 +1,7 @@
 """The kind VariableSet: Terraform inputs from literals, Secrets and ConfigMaps."""
 
 from enum import StrEnum
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -11,6 +12,7 @@ from magos.api.status import GROUP, VERSION, CommonStatus
 __all__ = [
     "VARIABLESETS",
     "KeyReference",
+    "SourceKey",
     "SourceKind",
     "UnresolvedReference",
     "ValueFrom",
@@ -19,6 +21,7 @@ __all__ = [
     "VariableSetSpec",
     "VariableSetStatus",
     "VariableSource",
+    "reference_of",
 ]
 
 
@@ -27,6 +30,13 @@ class SourceKind(StrEnum):
 
     SECRET = "Secret"  # noqa: S105 - a kind
     CONFIG_MAP = "ConfigMap"
+
+
+class SourceKey(NamedTuple):
+    """One Secret or ConfigMap of a namespace."""
+
+    kind: SourceKind
+    name: str
 
 
 class KeyReference(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
@@ -132,3 +142,15 @@ class VariableSet(Struct, frozen=True, gc=False, rename="camel", omit_defaults=T
 
 
 VARIABLESETS = Kind(group=GROUP, version=VERSION, plural="variablesets", name="VariableSet", type=VariableSet)
+
+
+def reference_of(value_from: ValueFrom | None) -> tuple[SourceKey, KeyReference] | None:
+    """Return the source and the key a value comes from; None if not exactly one reference is set."""
+    if value_from is None:
+        return None
+    secret, config_map = value_from.secret_key_ref, value_from.config_map_key_ref
+    if secret is not None and config_map is None:
+        return SourceKey(SourceKind.SECRET, secret.name), secret
+    if config_map is not None and secret is None:
+        return SourceKey(SourceKind.CONFIG_MAP, config_map.name), config_map
+    return None

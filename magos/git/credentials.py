@@ -7,13 +7,11 @@ from enum import StrEnum
 
 import msgspec
 
+from magos.api.repositorysecret import DEFAULT_USERNAME
 from magos.git.errors import GitError, GitReason
-from magos.message import compose
+from magos.masking.message import compose
 
 __all__ = ["ANONYMOUS", "CredentialKind", "Credentials"]
-
-DEFAULT_USERNAME = "git"
-"""User name of basic authentication and of SSH where none is given (spec §5.3)."""
 
 
 class CredentialKind(StrEnum):

@@ -26,7 +26,7 @@ from magos.git.credentials import CredentialKind, Credentials
 from magos.git.errors import GitError, GitReason
 from magos.git.url import Origin, RepoURL, Scheme, strip_userinfo
 from magos.git.wire import Wire
-from magos.message import cleared, compose
+from magos.masking.message import cleared, compose
 from magos.outbound.managers import Managers, cause_of
 
 __all__ = ["SmartHTTPClient", "retry_after", "tls_context"]

@@ -14,8 +14,9 @@ from typing import IO, Any
 from dulwich.client import SSHGitClient, SSHVendor, SubprocessWrapper
 from dulwich.protocol import Protocol
 
+from magos.api.repositorysecret import DEFAULT_USERNAME
 from magos.bounds import SSH_FILES, SSH_MEMORY
-from magos.git.credentials import DEFAULT_USERNAME, Credentials
+from magos.git.credentials import Credentials
 from magos.git.diagnostics import Diagnostics
 from magos.git.errors import GitError, GitReason
 from magos.git.known_hosts import HostKey, key_alias, trusted_entries

@@ -15,7 +15,7 @@ from magos.git.credentials import CredentialKind, Credentials
 from magos.git.errors import GitError, GitReason
 from magos.git.known_hosts import trusted_lines
 from magos.git.url import RepoURL
-from magos.message import cleared, compose
+from magos.masking.message import cleared, compose
 
 __all__ = ["SSHFiles", "explain", "host_and_port", "repair_key", "ssh_arguments", "write_private"]
 

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from magos.git.credentials import DEFAULT_USERNAME, Credentials
+from magos.api.repositorysecret import DEFAULT_USERNAME
+from magos.git.credentials import Credentials
 from magos.git.known_hosts import HostKey, key_alias, keys_of_host, trusted_entries
 from magos.git.service import Service, abstract_socket, peer, same_user
 from magos.git.ssh import SSHFiles, ssh_arguments

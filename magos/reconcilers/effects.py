@@ -1,7 +1,6 @@
 """Probes of our own domain: questions to the outside world that only a Terraform operator asks.
 
-They are data. Who answers them is registered by the app (``magos.apps.repository_secrets``, ``magos.apps.job_events``);
-the answers carry no Secret value.
+They are data. Who answers them is registered by the app (``magos.adapters``); the answers carry no Secret value.
 """
 
 from msgspec import Struct

@@ -16,6 +16,7 @@ from magos.runtime.decision import Effect, Event, EventType, PatchAnnotations, R
 __all__ = [
     "BY_PROJECT",
     "GRANTS_PER_JUDGEMENT",
+    "by_project",
     "carries_permission",
     "grant",
     "members_of",
@@ -31,7 +32,7 @@ GRANTS_PER_JUDGEMENT = 20
 """Grants are written one after the other: whatever changes meanwhile among the members must be seen before long."""
 
 BY_PROJECT = "project"
-"""Index of Workspaces that the app must provide: ``project_index(namespace, spec.projectRef.name)``."""
+"""Index of Workspaces that the app must provide, made by ``by_project``."""
 
 T = TypeVar("T")
 
@@ -39,6 +40,11 @@ T = TypeVar("T")
 def project_index(namespace: str, project: str) -> str:
     """Return the index value under which the members of a Project are filed."""
     return f"{namespace}/{project}"
+
+
+def by_project(workspace: Workspace) -> Iterable[str]:
+    """File a Workspace under its Project."""
+    yield project_index(workspace.metadata.namespace, workspace.spec.project_ref.name)
 
 
 def members_of(project: str, workspaces: Iterable[Workspace]) -> tuple[Workspace, ...]:

@@ -12,13 +12,14 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from magos.api.names import SECRET_COPIES, JobType
+from magos.api import runnerpod
+from magos.api.names import JobType
 from magos.api.reasons import Reason
 from magos.git.credentials import Credentials
 from magos.ids import Digest, GitSHA, RunID, git_sha, parse_digest, parse_run_id
+from magos.masking.redact import secret_forms
 from magos.outbound.peers import Network, Peers, parse_networks
 from magos.runner.outcome import StageFailed
-from magos.runner.redact import secret_forms
 from magos.toolchain.releases import Distribution
 
 __all__ = [
@@ -46,10 +47,10 @@ _VERSION: Final = re.compile(
 )
 _LONGEST_VERSION: Final = 64
 _SHORTEST_GRACE: Final = 11  # ten seconds are kept for killing and cleaning up
-_VARIABLE_PREFIX: Final = "TF_VAR_"
 _TOKEN_FILE: Final = "_TOKEN_FILE"  # noqa: S105 - how names of variables end
-_OWN_NAMES: Final = frozenset({"REPO_URL", "TARGET_REVISION", "TF_VERSION", "PROJECT_REF", "TF_PATH"})
-_OWN_PREFIXES: Final = ("MAGOS_", "GIT_", _VARIABLE_PREFIX)
+_OWN_NAMES: Final = frozenset(
+    {runnerpod.REPO_URL, runnerpod.TARGET_REVISION, runnerpod.VERSION, runnerpod.PROJECT, runnerpod.PATH}
+)
 
 
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,16 +134,16 @@ def environment() -> Environment:
 def load_fetch(env: Environment) -> FetchConfig:
     """Return the configuration of ``fetch``."""
     run = _run(env)
-    schemes = env.get("MAGOS_ALLOWED_GIT_SCHEMES") or "https,http,ssh"
-    mirror = "MAGOS_OPENTOFU_MIRROR" if run.distribution is Distribution.OPENTOFU else "MAGOS_TERRAFORM_MIRROR"
+    schemes = env.get(runnerpod.ALLOWED_GIT_SCHEMES) or ",".join(runnerpod.DEFAULT_SCHEMES)
+    mirror = runnerpod.MIRROR_OPENTOFU if run.distribution is Distribution.OPENTOFU else runnerpod.MIRROR_TERRAFORM
     return FetchConfig(
         run=run,
         credentials=_credentials(env),
         allowed_schemes=tuple(scheme for part in schemes.split(",") if (scheme := part.strip().lower())),
-        peers=Peers(denied=_networks(env, "MAGOS_DENIED_PEERS"), allowed=_networks(env, "MAGOS_ALLOWED_PEERS")),
+        peers=Peers(denied=_networks(env, runnerpod.DENIED_PEERS), allowed=_networks(env, runnerpod.ALLOWED_PEERS)),
         mirror=env.get(mirror) or None,
-        release_keys=env.get("MAGOS_RELEASE_KEYS") or None,
-        verify_signatures=_flag(env, "MAGOS_VERIFY_SIGNATURES", default=True),
+        release_keys=env.get(runnerpod.RELEASE_KEYS) or None,
+        verify_signatures=_flag(env, runnerpod.VERIFY_SIGNATURES, default=True),
         secret_forms=fetch_forms(env),
     )
 
@@ -154,12 +155,12 @@ def fetch_forms(env: Environment) -> tuple[bytes, ...]:
 
 def _credentials(env: Environment) -> Credentials:
     return Credentials(
-        ssh_private_key=env.get("GIT_SSH_PRIVATE_KEY") or None,
-        username=env.get("GIT_USERNAME") or None,
-        password=env.get("GIT_PASSWORD") or None,
-        known_hosts=env.get("GIT_KNOWN_HOSTS") or None,
-        ca_bundle=env.get("GIT_CA_BUNDLE") or None,
-        insecure_ignore_host_key=env.get("GIT_INSECURE_IGNORE_HOST_KEY") == "true",
+        ssh_private_key=env.get(runnerpod.GIT_SSH_PRIVATE_KEY) or None,
+        username=env.get(runnerpod.GIT_USERNAME) or None,
+        password=env.get(runnerpod.GIT_PASSWORD) or None,
+        known_hosts=env.get(runnerpod.GIT_KNOWN_HOSTS) or None,
+        ca_bundle=env.get(runnerpod.GIT_CA_BUNDLE) or None,
+        insecure_ignore_host_key=env.get(runnerpod.GIT_INSECURE_IGNORE_HOST_KEY) == "true",
     )
 
 
@@ -167,16 +168,16 @@ def load_terraform(env: Environment) -> TerraformConfig:
     """Return the configuration of ``terraform``."""
     return TerraformConfig(
         run=_run(env),
-        variables={name: value for name, value in env.items() if name.startswith(_VARIABLE_PREFIX)},
+        variables={name: value for name, value in env.items() if name.startswith(runnerpod.VARIABLE_PREFIX)},
         secret_names=_secret_names(env),
-        allow_ephemeral_state=_flag(env, "MAGOS_ALLOW_EPHEMERAL_STATE", default=False),
+        allow_ephemeral_state=_flag(env, runnerpod.ALLOW_EPHEMERAL_STATE, default=False),
         secret_forms=terraform_forms(env),
     )
 
 
 def terraform_forms(env: Environment) -> tuple[bytes, ...]:
     """Return what ``terraform`` must mask of its environment, whatever the rest of that is like."""
-    copies = (value for name, value in env.items() if name.startswith(SECRET_COPIES))
+    copies = (value for name, value in env.items() if name.startswith(runnerpod.SECRET_COPIES))
     return secret_forms([*copies, *(env[name] for name in _secret_names(env) if name in env)])
 
 
@@ -186,13 +187,15 @@ def token_paths(env: Environment) -> tuple[str, ...]:
 
 
 def _secret_names(env: Environment) -> frozenset[str]:
-    return frozenset(name for part in env.get("MAGOS_REDACT_ENV", "").split(",") if (name := part.strip()))
+    return frozenset(name for part in env.get(runnerpod.REDACT, "").split(",") if (name := part.strip()))
 
 
 def _secret_variables(env: Environment) -> frozenset[str]:
     """Return the names, in the configuration, of the variables whose values come from Secrets."""
     names = _secret_names(env)
-    return frozenset(name.removeprefix(_VARIABLE_PREFIX) for name in names if name.startswith(_VARIABLE_PREFIX))
+    return frozenset(
+        name.removeprefix(runnerpod.VARIABLE_PREFIX) for name in names if name.startswith(runnerpod.VARIABLE_PREFIX)
+    )
 
 
 def load_render(env: Environment) -> RenderConfig:
@@ -204,38 +207,42 @@ def load_job(env: Environment) -> JobConfig:
     """Return the configuration of ``job``."""
     return JobConfig(
         run=_run(env),
-        policy_selector=env.get("MAGOS_POLICY_SELECTOR"),
-        policies_digest=env.get("MAGOS_POLICIES_DIGEST"),
+        policy_selector=env.get(runnerpod.POLICY_SELECTOR),
+        policies_digest=env.get(runnerpod.POLICIES_DIGEST),
         secret_variables=_secret_variables(env),
     )
 
 
 def _run(env: Environment) -> RunConfig:
-    phase = _enum(env, "MAGOS_JOB_TYPE", JobType)
-    run_id = _parsed(env, "MAGOS_RUN_ID", parse_run_id)
+    phase = _enum(env, runnerpod.JOB_TYPE, JobType)
+    run_id = _parsed(env, runnerpod.RUN_ID, parse_run_id)
     applying = phase is JobType.APPLY
     return RunConfig(
         run_id=run_id,
         phase=phase,
-        namespace=_required(env, "MAGOS_NAMESPACE"),
-        workspace=_required(env, "MAGOS_WORKSPACE"),
-        project=_required(env, "PROJECT_REF"),
-        repo_url=_required(env, "REPO_URL"),
-        target_revision=_required(env, "TARGET_REVISION"),
-        revision=_parsed(env, "MAGOS_REVISION", git_sha) if applying or env.get("MAGOS_REVISION") else None,
-        plan_digest=_parsed(env, "MAGOS_PLAN_DIGEST", parse_digest) if applying else None,
-        path=_relative(env, "TF_PATH") or ".",
-        tfvars=_relative(env, "MAGOS_TFVARS_FILE"),
-        distribution=_enum(env, "MAGOS_TF_DISTRIBUTION", Distribution),
-        version=_parsed(env, "TF_VERSION", _version),
+        namespace=_required(env, runnerpod.NAMESPACE),
+        workspace=_required(env, runnerpod.WORKSPACE),
+        project=_required(env, runnerpod.PROJECT),
+        repo_url=_required(env, runnerpod.REPO_URL),
+        target_revision=_required(env, runnerpod.TARGET_REVISION),
+        revision=_parsed(env, runnerpod.REVISION, git_sha) if applying or env.get(runnerpod.REVISION) else None,
+        plan_digest=_parsed(env, runnerpod.PLAN_DIGEST, parse_digest) if applying else None,
+        path=_relative(env, runnerpod.PATH) or ".",
+        tfvars=_relative(env, runnerpod.TFVARS_FILE),
+        distribution=_enum(env, runnerpod.DISTRIBUTION, Distribution),
+        version=_parsed(env, runnerpod.VERSION, _version),
         plan_file=_plan_file(env, run_id),
-        grace_seconds=_parsed(env, "MAGOS_TERMINATION_GRACE_SECONDS", _grace),
+        grace_seconds=_parsed(env, runnerpod.GRACE_SECONDS, _grace),
         environment=_inherited(env),
     )
 
 
 def _inherited(env: Environment) -> Environment:
-    return {name: value for name, value in env.items() if name not in _OWN_NAMES and not name.startswith(_OWN_PREFIXES)}
+    return {
+        name: value
+        for name, value in env.items()
+        if name not in _OWN_NAMES and not name.startswith(runnerpod.OWN_PREFIXES)
+    }
 
 
 def _invalid(name: str, problem: str) -> StageFailed:
@@ -304,8 +311,8 @@ def _grace(text: str) -> int:
 
 
 def _plan_file(env: Environment, run_id: RunID) -> str:
-    value = _required(env, "MAGOS_PLAN_FILE")
+    value = _required(env, runnerpod.PLAN_FILE)
     folder, _, name = value.rpartition("/")
-    if folder != f"/workspace-data/runs/{run_id}" or not name or name in {".", ".."}:
-        raise _invalid("MAGOS_PLAN_FILE", f"is {value!r}; it must be a file in /workspace-data/runs/{run_id}")
+    if folder != runnerpod.run_path(run_id) or not name or name in {".", ".."}:
+        raise _invalid(runnerpod.PLAN_FILE, f"is {value!r}; it must be a file in {runnerpod.run_path(run_id)}")
     return value

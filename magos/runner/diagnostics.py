@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from magos.durations import format_duration
-from magos.message import shorten as shorten_to
+from magos.masking.message import shorten as shorten_to
 
 __all__ = ["LONGEST_DIAGNOSTIC", "last_error", "shorten"]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from magos.api.reasons import Reason
+from magos.api.runnerpod import Stage
 from magos.git.errors import GitError
 from magos.runner.background import Background
 from magos.runner.config import FetchConfig
@@ -18,7 +19,7 @@ from magos.runner.context import Context
 from magos.runner.files import remove
 from magos.runner.outcome import StageFailed
 from magos.runner.shield import EXECUTE_ONLY
-from magos.runner.status import Stage, StageStatus
+from magos.runner.status import StageStatus
 from magos.runner.tool import Tool, inside_tree
 from magos.toolchain.errors import ToolError
 

@@ -10,18 +10,19 @@ import msgspec
 from magos.api.names import JobType
 from magos.api.reasons import Reason
 from magos.api.result import Outcome, PolicyCount, Result, ViolationAction
+from magos.api.runnerpod import Stage, exit_code
 from magos.ids import parse_digest
+from magos.masking.redact import secret_forms
 from magos.runner.config import JobConfig
 from magos.runner.context import Context
 from magos.runner.files import read_limited
-from magos.runner.outcome import StageFailed, exit_code
+from magos.runner.outcome import StageFailed
 from magos.runner.planjson import read_plan_json
 from magos.runner.policies import evaluate_policies, violations_message
 from magos.runner.policyfiles import mounted_policies
 from magos.runner.policyreport import Verdict
-from magos.runner.redact import secret_forms
 from magos.runner.sensitive import secret_values
-from magos.runner.status import Stage, StageStatus, first_failure, read_status
+from magos.runner.status import StageStatus, first_failure, read_status
 
 __all__ = ["evaluate", "failed"]
 

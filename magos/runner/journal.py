@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from magos import message
-from magos.runner.redact import Redactor, SecretForms, redact, redact_echo
+from magos.masking import message
+from magos.masking.redact import Redactor, SecretForms, redact, redact_echo
 
 __all__ = ["Journal"]
 

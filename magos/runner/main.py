@@ -13,9 +13,10 @@ import msgspec
 from magos.api.names import JobType
 from magos.api.reasons import Reason
 from magos.api.result import Outcome, Result
+from magos.api.runnerpod import TERMINATED, Stage
 from magos.errors import MagosError
 from magos.ids import parse_run_id
-from magos.message import cleared, compose
+from magos.masking.message import cleared, compose
 from magos.runner.config import (
     RunConfig,
     environment,
@@ -29,12 +30,12 @@ from magos.runner.config import (
 )
 from magos.runner.context import Context
 from magos.runner.journal import Journal
-from magos.runner.outcome import TERMINATED, StageFailed, phase_failed
+from magos.runner.outcome import StageFailed, phase_failed
 from magos.runner.paths import Paths
 from magos.runner.process import Supervisor
 from magos.runner.report import write_termination_message
 from magos.runner.shield import shield_self
-from magos.runner.status import Stage, StageStatus, first_failure, read_status, write_status
+from magos.runner.status import StageStatus, first_failure, read_status, write_status
 from magos.runner.termination import Terminated, Termination
 
 __all__ = ["run_stage"]

@@ -3,10 +3,10 @@
 The marker of a phase is created exclusively on the Workspace's volume before the tool starts; the file system decides.
 """
 
+from magos.api.runnerpod import RUNS, run_folder
 from magos.folder import Folder
 from magos.runner.config import RunConfig
 from magos.runner.outcome import StageFailed, phase_failed
-from magos.runner.paths import RUNS, run_folder
 
 __all__ = ["claim_start", "remove_other_runs"]
 

@@ -10,23 +10,16 @@ from typing import Final
 
 import msgspec
 
+from magos.api import runnerpod
 from magos.folder import Folder
 
-__all__ = ["RUNS", "TOOLS", "UNSAVED", "Paths", "run_folder"]
-
-RUNS: Final = "runs"
-"""On the volume, per run: plan file, dependency lock file, started markers."""
+__all__ = ["TOOLS", "UNSAVED", "Paths"]
 
 TOOLS: Final = "tools"
 """On the volume: downloaded archives with checksum file and signature."""
 
 UNSAVED: Final = "unsaved-state"
 """On the volume: states that a backend did not take, by run."""
-
-
-def run_folder(run_id: str) -> str:
-    """Return the name of a run's own folder on the volume."""
-    return f"{RUNS}/{run_id}"
 
 
 class Paths(msgspec.Struct, frozen=True):
@@ -54,7 +47,7 @@ class Paths(msgspec.Struct, frozen=True):
     @property
     def workspace_data(self) -> Path:
         """Where the Workspace's persistent volume is mounted; code of the configuration writes to it."""
-        return self.root / "workspace-data"
+        return self.inside(runnerpod.DATA_PATH)
 
     @property
     def tool_cache(self) -> Path:
@@ -68,46 +61,46 @@ class Paths(msgspec.Struct, frozen=True):
     @property
     def source(self) -> Path:
         """The exported tree of the run's commit; of this pod only."""
-        return self.root / "work" / "source"
+        return self.work / "source"
 
     @property
     def tool(self) -> Path:
         """The unpacked, verified tool; of this pod only."""
-        return self.root / "work" / "tool"
+        return self.work / runnerpod.TOOL_FOLDER
 
     @property
     def data(self) -> Path:
         """TF_DATA_DIR: modules, backend settings and provider links; of this pod only (a kept one breaks init)."""
-        return self.root / "work" / "data"
+        return self.work / "data"
 
     @property
     def work(self) -> Path:
         """The pod's work volume."""
-        return self.root / "work"
+        return self.inside(runnerpod.WORK_PATH)
 
     @property
     def tmp(self) -> Path:
         """The container's own temporary files."""
-        return self.root / "tmp"
+        return self.inside(runnerpod.TMP_PATH)
 
     @property
     def mounted_secrets(self) -> Path:
         """Where Kubernetes and injectors mount tokens."""
-        return self.root / "var" / "run" / "secrets"
+        return self.inside(runnerpod.SECRETS_PATH)
 
     @property
     def policies(self) -> Path:
         """The policies to evaluate, if any were selected."""
-        return self.root / "policies"
+        return self.inside(runnerpod.POLICIES_PATH)
 
     @property
     def termination_log(self) -> Path:
         """What the kubelet reads as the container's message."""
-        return self.root / "dev" / "termination-log"
+        return self.inside(runnerpod.TERMINATION_LOG)
 
     def scratch(self, stage: str) -> Path:
         """The folder that only ``stage`` may write to and later stages may read."""
-        return self.root / "scratch" / stage
+        return self.inside(runnerpod.SCRATCH_PATH) / stage
 
     def status(self, stage: str) -> Path:
         """The status a stage leaves."""
@@ -116,4 +109,4 @@ class Paths(msgspec.Struct, frozen=True):
     @property
     def plan_json(self) -> Path:
         """The plan as JSON: holds secrets, never leaves the pod."""
-        return self.scratch("render") / "plan.json"
+        return self.scratch(runnerpod.Stage.RENDER) / "plan.json"

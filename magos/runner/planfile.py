@@ -12,9 +12,9 @@ from typing import IO, Final
 
 import msgspec
 
+from magos.api.runnerpod import run_folder
 from magos.folder import Folder
 from magos.runner.config import RunConfig
-from magos.runner.paths import run_folder
 from magos.runner.sealed import Sealed, sealed
 
 __all__ = ["carried_variables", "is_plain_plan", "sealed_plan"]

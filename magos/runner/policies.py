@@ -18,14 +18,14 @@ import msgspec
 from magos.api.reasons import Reason
 from magos.api.result import Violation, ViolationAction
 from magos.api.validatingpolicy import ValidatingPolicy, policy_file, policy_text
-from magos.message import cleared, compose, shorten
+from magos.masking.message import cleared, compose, shorten
+from magos.masking.redact import secret_forms
 from magos.runner.config import RunConfig
 from magos.runner.context import Context
 from magos.runner.files import read_limited, remove, write_private
 from magos.runner.outcome import StageFailed
 from magos.runner.policyreport import PolicyResult, Verdict, judge, read_report
 from magos.runner.process import Command, Finished
-from magos.runner.redact import secret_forms
 from magos.runner.sensitive import sensitive_values
 
 __all__ = ["LIMIT_SECONDS", "evaluate_policies", "violations_message"]

@@ -16,15 +16,16 @@ from pathlib import Path
 import msgspec
 
 from magos.api.reasons import Reason
+from magos.api.runnerpod import Stage
+from magos.masking.redact import secret_forms
 from magos.runner.config import RenderConfig
 from magos.runner.context import Context
 from magos.runner.files import remove
 from magos.runner.outcome import StageFailed
 from magos.runner.planfile import is_plain_plan, sealed_plan
-from magos.runner.redact import secret_forms
 from magos.runner.sensitive import carried_secrets
 from magos.runner.shield import self_exposure
-from magos.runner.status import Stage, StageStatus
+from magos.runner.status import StageStatus
 from magos.runner.tool import Tool
 
 __all__ = ["Render"]

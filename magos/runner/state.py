@@ -15,11 +15,12 @@ from typing import Final
 import msgspec
 
 from magos.api.reasons import Reason
+from magos.api.runnerpod import RUNS
 from magos.folder import Folder
 from magos.ids import Digest, digest_of
 from magos.runner.config import RunConfig
 from magos.runner.outcome import StageFailed
-from magos.runner.paths import RUNS, TOOLS, UNSAVED, Paths
+from magos.runner.paths import TOOLS, UNSAVED, Paths
 
 __all__ = ["StatePlace", "require_persistent_state", "state_place"]
 

@@ -4,36 +4,22 @@ The status of ``fetch`` cannot be rewritten by later stages (they mount it read-
 beside code of the configuration and is believed only as far as it can do no harm: it may fail its own run.
 """
 
-from enum import StrEnum
 from pathlib import Path
 
 import msgspec
 
 from magos.api.names import JobType
 from magos.api.reasons import Reason
+from magos.api.runnerpod import REPORTED_REASONS, Stage
 from magos.runner.files import read_limited, write_private
-from magos.runner.outcome import RUNNER_REASONS, phase_failed
+from magos.runner.outcome import phase_failed
 from magos.runner.paths import Paths
 
-__all__ = ["STATUS_VERSION", "Stage", "StageStatus", "first_failure", "read_status", "write_status"]
+__all__ = ["STATUS_VERSION", "StageStatus", "first_failure", "read_status", "write_status"]
 
 STATUS_VERSION = 1
 _LARGEST = 64 * 1024
 _LONGEST_MESSAGE = 4096
-
-
-class Stage(StrEnum):
-    """The stages, in the order of their containers."""
-
-    FETCH = "fetch"
-    TERRAFORM = "terraform"
-    RENDER = "render"
-    JOB = "job"
-
-    def before(self, phase: JobType) -> "tuple[Stage, ...]":
-        """Return the stages that run before this one in a pod of ``phase``; an apply renders nothing."""
-        stages = tuple(stage for stage in Stage if phase is JobType.PLAN or stage is not Stage.RENDER)
-        return stages[: stages.index(self)]
 
 
 class StageStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -73,7 +59,7 @@ def read_status(paths: Paths, stage: Stage, phase: JobType) -> StageStatus:
         return _unknown(stage, phase, f"left an unreadable status ({error})")
     if status.v != STATUS_VERSION or status.stage is not stage:
         return _unknown(stage, phase, f"left a status of version {status.v} for stage {status.stage}")
-    if status.reason is not None and status.reason not in RUNNER_REASONS:
+    if status.reason is not None and status.reason not in REPORTED_REASONS:
         return _unknown(stage, phase, f"left the reason {status.reason}, which no runner reports")
     return status
 

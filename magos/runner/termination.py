@@ -17,7 +17,7 @@ from time import monotonic, sleep
 from types import FrameType
 from typing import Final
 
-from magos.runner.outcome import TERMINATED
+from magos.api.runnerpod import TERMINATED
 
 __all__ = ["Terminated", "Termination"]
 

@@ -12,19 +12,19 @@ from typing import Final
 
 from magos.api.names import JobType
 from magos.api.reasons import Reason
+from magos.api.runnerpod import Stage, run_folder
 from magos.folder import Folder
+from magos.masking.redact import secret_forms
 from magos.runner.checkout import Checkout
 from magos.runner.config import TerraformConfig
 from magos.runner.context import Context
 from magos.runner.diagnostics import shorten
 from magos.runner.markers import claim_start, remove_other_runs
 from magos.runner.outcome import StageFailed
-from magos.runner.paths import run_folder
 from magos.runner.planfile import carried_variables, sealed_plan
-from magos.runner.redact import secret_forms
 from magos.runner.sealed import Sealed
 from magos.runner.state import StatePlace, require_persistent_state, state_place
-from magos.runner.status import Stage, StageStatus, read_status
+from magos.runner.status import StageStatus, read_status
 from magos.runner.tool import Tool
 from magos.runner.unsaved import hand_over, keep_unsaved_state
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from magos.runner.secretforms import secret_forms, token_values
+from magos.masking.secretforms import secret_forms, token_values
 
 __all__ = ["TokenFiles"]
 

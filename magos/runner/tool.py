@@ -12,7 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from magos.api.reasons import Reason
-from magos.message import cleared, compose
+from magos.masking.message import cleared, compose
 from magos.runner.config import RunConfig
 from magos.runner.diagnostics import LONGEST_DIAGNOSTIC, last_error, shorten
 from magos.runner.outcome import StageFailed, phase_failed

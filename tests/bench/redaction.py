@@ -10,7 +10,7 @@ import random
 import sys
 import time
 
-from magos.runner.redact import Redactor, secret_forms
+from magos.masking.redact import Redactor, secret_forms
 
 __all__ = ["measure"]
 

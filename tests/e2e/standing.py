@@ -19,10 +19,10 @@ from typing import Any, ClassVar
 
 from magos.api.names import JobType
 from magos.api.phases import Phase
+from magos.api.runnerpod import Stage
 from magos.api.workspace import Workspace
 from magos.local.node.volumes import claim_folder
 from magos.local.servers.loopback import serving
-from magos.runner.status import Stage
 from tests.e2e.onemachine import OneMachine
 from tests.e2e.runner.pod import provisioned
 from tests.e2e.runner.statebackend import StateServer, state_server

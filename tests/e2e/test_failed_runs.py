@@ -4,7 +4,7 @@ import pytest
 
 from magos.api.names import JobType
 from magos.api.phases import Phase
-from magos.runner.status import Stage
+from magos.api.runnerpod import Stage
 from tests.e2e.beside import beside
 from tests.e2e.standing import Subject
 

@@ -10,8 +10,8 @@ import pytest
 
 from magos.api.names import JobType
 from magos.api.phases import Phase
+from magos.api.runnerpod import Stage
 from magos.api.workspace import Workspace
-from magos.runner.status import Stage
 from tests.e2e.beside import beside
 from tests.e2e.standing import Subject
 

@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from magos.adapters.podconfig import parse_pod_config
 from magos.api.meta import ObjectMeta
 from magos.api.names import JobType
 from magos.api.status import NameReference
 from magos.api.workspace import Source, Terraform, Workspace, WorkspaceSpec
-from magos.apps.pod_config import parse_pod_config
 from magos.ids import digest_of
 from magos.reconcilers.effects import RepositorySecretReport
 from magos.reconcilers.workspace.environment import JobPlan

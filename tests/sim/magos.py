@@ -20,9 +20,9 @@ from magos.api.project import PROJECTS
 from magos.api.result import Outcome, PlannedChanges, Result
 from magos.api.workspace import WORKSPACES, Workspace
 from magos.apps.controllers import Build
-from magos.apps.project_composition import project_controller
-from magos.apps.variableset_composition import variableset_controller
-from magos.apps.workspace_composition import workspace_controller
+from magos.apps.project import project_controller
+from magos.apps.variableset import variableset_controller
+from magos.apps.workspace import workspace_controller
 from magos.ids import digest_of
 from magos.reconcilers.workspace.settings import WorkspaceSettings
 from magos.runtime.client.client import ApiError

@@ -21,8 +21,8 @@ from magos.api.rollout import ROLLOUTS, Rollout
 from magos.api.triggers import Trigger
 from magos.api.workspace import WORKSPACES, Workspace
 from magos.apps.controllers import Build
-from magos.apps.project_composition import project_controller
-from magos.apps.rollout_composition import rollout_controller
+from magos.apps.project import project_controller
+from magos.apps.rollout import rollout_controller
 from magos.reconcilers.revisions import detected_revision, pending_revision, source_of
 from magos.runtime.client.client import ApiError
 from magos.runtime.manager.manager import ControllerApp, Manager

@@ -15,7 +15,7 @@ from magos.api.conditions import ConditionType, find
 from magos.api.kube import NAMESPACES, SECRETS
 from magos.api.meta import Condition
 from magos.api.workspace import WORKSPACES, Workspace
-from magos.apps.refwatcher_composition import RefWatcherSettings, refwatcher_controller
+from magos.apps.refwatcher import RefWatcherSettings, refwatcher_controller
 from magos.reconcilers.refwatcher.machine import Failure
 from magos.reconcilers.refwatcher.schedule import Limits, Listing, Poll
 from magos.runtime.manager.manager import ControllerApp, Manager

@@ -3,10 +3,10 @@
 import anyio
 import pytest
 
+from magos.adapters.metrics.rollout import RolloutMetrics
 from magos.api.phases import Phase
 from magos.api.reasons import Reason
 from magos.api.rollout import ROLLOUTS, Rollout
-from magos.apps.rollout_metrics import RolloutMetrics
 from magos.runtime.cache.informer import Informer
 from tests.sim.promotion import NAMESPACE, PROJECT, Land, Start, in_land
 

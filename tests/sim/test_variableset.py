@@ -9,7 +9,7 @@ import msgspec
 from magos.api.kube import CONFIG_MAPS, EVENTS, SECRETS, Secret
 from magos.api.meta import ObjectMeta
 from magos.api.variableset import VARIABLESETS, VariableSet
-from magos.apps.variableset_composition import variableset_controller
+from magos.apps.variableset import variableset_controller
 from magos.runtime.manager.manager import ControllerApp, Manager
 from magos.runtime.manager.settings import Settings
 from tests.sim.apiserver import Answer, Rule, SimApiServer

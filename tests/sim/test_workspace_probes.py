@@ -2,9 +2,9 @@
 
 import base64
 
+from magos.adapters.jobevents import read_job_events
+from magos.adapters.repositorysecrets import RepositorySecretReader
 from magos.api.kube import EVENTS, SECRETS
-from magos.apps.job_events import read_job_events
-from magos.apps.repository_secrets import RepositorySecretReader
 from magos.bounds import JOB_EVENTS
 from magos.reconcilers.effects import JobEvents, RepositorySecrets
 from tests.sim.magos import NAMESPACE, World, in_world

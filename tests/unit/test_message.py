@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magos.message import Message, cleared, compose, masked, shorten
+from magos.masking.message import Message, cleared, compose, masked, shorten
 
 
 def hide(text: str) -> str:

@@ -6,12 +6,11 @@ from datetime import datetime
 from msgspec import Struct, field
 
 from magos.api.kube import CONFIG_MAP_METADATA, SECRET_METADATA
-from magos.api.variableset import VARIABLESETS, SourceKind, VariableSet
+from magos.api.variableset import VARIABLESETS, SourceKey, SourceKind, VariableSet
 from magos.reconcilers.variableset.sources import (
     Memory,
     Remembered,
     SourceContent,
-    SourceKey,
     SourceReport,
     recognise,
     wanted_keys,

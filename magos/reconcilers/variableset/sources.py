@@ -5,11 +5,10 @@ and keyed digests that mean nothing outside the process that made them. Never a 
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from msgspec import Struct
 
-from magos.api.variableset import KeyReference, SourceKind, ValueFrom, VariableSetSpec
+from magos.api.variableset import SourceKey, SourceKind, VariableSetSpec, reference_of
 from magos.runtime.decision import Probe
 
 __all__ = [
@@ -17,19 +16,10 @@ __all__ = [
     "Memory",
     "Remembered",
     "SourceContent",
-    "SourceKey",
     "SourceReport",
     "recognise",
-    "reference_of",
     "wanted_keys",
 ]
-
-
-class SourceKey(NamedTuple):
-    """One Secret or ConfigMap of the set's namespace."""
-
-    kind: SourceKind
-    name: str
 
 
 class SourceContent(Probe, frozen=True):
@@ -77,18 +67,6 @@ class Remembered(Struct, frozen=True, kw_only=True):
 
 
 Memory = Mapping[SourceKey, Remembered]
-
-
-def reference_of(value_from: ValueFrom | None) -> tuple[SourceKey, KeyReference] | None:
-    """Return the source and the key a value comes from; None if not exactly one reference is set."""
-    if value_from is None:
-        return None
-    secret, config_map = value_from.secret_key_ref, value_from.config_map_key_ref
-    if secret is not None and config_map is None:
-        return SourceKey(SourceKind.SECRET, secret.name), secret
-    if config_map is not None and secret is None:
-        return SourceKey(SourceKind.CONFIG_MAP, config_map.name), config_map
-    return None
 
 
 def wanted_keys(spec: VariableSetSpec) -> Mapping[SourceKey, tuple[str, ...]]:

@@ -6,9 +6,17 @@ from typing import assert_never
 from msgspec import Struct
 
 from magos.api.reasons import ReferenceProblem
-from magos.api.variableset import KeyReference, UnresolvedReference, Variable, VariableSet, VariableSource
-from magos.reconcilers.variableset.limits import ENTRY_BYTES, TOTAL_BYTES, entry_size
-from magos.reconcilers.variableset.sources import Content, Memory, SourceKey, SourceReport, reference_of
+from magos.api.variablelimits import ENTRY_BYTES, TOTAL_BYTES, entry_size
+from magos.api.variableset import (
+    KeyReference,
+    SourceKey,
+    UnresolvedReference,
+    Variable,
+    VariableSet,
+    VariableSource,
+    reference_of,
+)
+from magos.reconcilers.variableset.sources import Content, Memory, SourceReport
 
 __all__ = ["Verdict", "judge"]
 

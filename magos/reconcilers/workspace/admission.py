@@ -9,6 +9,7 @@ import re
 from msgspec import Struct
 
 from magos.api.reasons import Reason
+from magos.api.repositorysecret import lacks_password
 from magos.api.selectors import compile_selector
 from magos.api.workspace import Distribution
 from magos.reconcilers.effects import RepositorySecretReport
@@ -78,8 +79,7 @@ def judge_secret(report: RepositorySecretReport) -> Refused | None:
     """Judge the repository Secret in force by its keys."""
     if not report.names:
         return None
-    keys = frozenset(report.keys)
-    if "username" in keys and not keys & {"password", "sshPrivateKey"}:
+    if lacks_password(report.keys):
         return Refused(
             reason=Reason.INVALID_REPOSITORY_SECRET,
             message=f"Secret {report.names[0]} has the key username but no password: add the key password, or remove"

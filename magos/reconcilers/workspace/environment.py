@@ -8,35 +8,48 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from magos.api import repositorysecret, runnerpod
 from magos.api.kube import EnvVar, EnvVarSource, KeySelector
 from magos.api.names import JobType
+from magos.api.runnerpod import Stage
 from magos.api.workspace import Workspace
 from magos.reconcilers.effects import RepositorySecretReport
 from magos.reconcilers.workspace.policies import SelectedPolicies, policy_environment
-from magos.reconcilers.workspace.stages import Stage, plan_file
-from magos.reconcilers.workspace.variables import REDACT
 
 __all__ = ["FIXED_NAMES", "FIXED_PREFIXES", "JobPlan", "stage_environment"]
 
-FIXED_PREFIXES = ("MAGOS_", "TF_VAR_", "GIT_")
+FIXED_PREFIXES = runnerpod.OWN_PREFIXES
 """What a pod configuration must not set: names that begin like this ..."""
 
 FIXED_NAMES = frozenset(
     {
-        "REPO_URL",
-        "TARGET_REVISION",
-        "TF_VERSION",
-        "PROJECT_REF",
-        "TF_PATH",
-        "TF_LOG",
-        "TF_PLUGIN_CACHE_DIR",
-        "TF_IN_AUTOMATION",
-        "TF_INPUT",
-        "TF_DATA_DIR",
-        "HOME",
+        runnerpod.REPO_URL,
+        runnerpod.TARGET_REVISION,
+        runnerpod.VERSION,
+        runnerpod.PROJECT,
+        runnerpod.PATH,
+        runnerpod.TF_LOG,
+        runnerpod.TF_PLUGIN_CACHE_DIR,
+        runnerpod.TF_IN_AUTOMATION,
+        runnerpod.TF_INPUT,
+        runnerpod.TF_DATA_DIR,
+        runnerpod.HOME,
     }
 )
 """... and these."""
+
+
+_GIT_VARIABLES = {
+    repositorysecret.SSH_PRIVATE_KEY: runnerpod.GIT_SSH_PRIVATE_KEY,
+    repositorysecret.PASSWORD: runnerpod.GIT_PASSWORD,
+    repositorysecret.USERNAME: runnerpod.GIT_USERNAME,
+    repositorysecret.KNOWN_HOSTS: runnerpod.GIT_KNOWN_HOSTS,
+    repositorysecret.CA_BUNDLE: runnerpod.GIT_CA_BUNDLE,
+    repositorysecret.INSECURE_IGNORE_HOST_KEY: runnerpod.GIT_INSECURE_IGNORE_HOST_KEY,
+}
+"""The variable that each key of the repository Secret reaches stage ``fetch`` in."""
+
+_LOGIN = (repositorysecret.SSH_PRIVATE_KEY, repositorysecret.PASSWORD, repositorysecret.USERNAME)
 
 
 class JobPlan(Struct, frozen=True, kw_only=True):
@@ -62,7 +75,7 @@ def stage_environment(workspace: Workspace, plan: JobPlan, stage: Stage) -> tupl
     """Return the variables of one stage, in a fixed order."""
     pairs = [*_identity(workspace, plan), *_tool(plan)]
     if stage is Stage.TERRAFORM and plan.log_level:
-        pairs.append(("TF_LOG", plan.log_level))
+        pairs.append((runnerpod.TF_LOG, plan.log_level))
     if stage is Stage.JOB:
         pairs += policy_environment(plan.policies)
     variables = [EnvVar(name=name, value=value.replace("$", "$$")) for name, value in pairs]
@@ -71,40 +84,40 @@ def stage_environment(workspace: Workspace, plan: JobPlan, stage: Stage) -> tupl
     if stage is Stage.TERRAFORM:
         variables += plan.variables
     if stage in (Stage.RENDER, Stage.JOB):  # they have no variables, but the plan, which holds the values
-        variables += (each for each in plan.variables if each.name == REDACT)
+        variables += (each for each in plan.variables if each.name == runnerpod.REDACT)
     return tuple(variables)
 
 
 def _identity(workspace: Workspace, plan: JobPlan) -> list[tuple[str, str]]:
     spec, meta = workspace.spec, workspace.metadata
     pairs = [
-        ("MAGOS_JOB_TYPE", str(plan.job_type)),
-        ("MAGOS_RUN_ID", plan.run_id),
-        ("MAGOS_NAMESPACE", meta.namespace),
-        ("MAGOS_WORKSPACE", meta.name),
-        ("PROJECT_REF", spec.project_ref.name),
-        ("REPO_URL", spec.source.repo_url),
-        ("TARGET_REVISION", spec.source.target_revision),
-        ("TF_PATH", spec.source.path),
-        ("TF_VERSION", spec.terraform.version),
-        ("MAGOS_TF_DISTRIBUTION", str(spec.terraform.distribution)),
-        ("MAGOS_PLAN_FILE", plan_file(plan.run_id)),
-        ("MAGOS_TERMINATION_GRACE_SECONDS", str(plan.grace_seconds)),
+        (runnerpod.JOB_TYPE, str(plan.job_type)),
+        (runnerpod.RUN_ID, plan.run_id),
+        (runnerpod.NAMESPACE, meta.namespace),
+        (runnerpod.WORKSPACE, meta.name),
+        (runnerpod.PROJECT, spec.project_ref.name),
+        (runnerpod.REPO_URL, spec.source.repo_url),
+        (runnerpod.TARGET_REVISION, spec.source.target_revision),
+        (runnerpod.PATH, spec.source.path),
+        (runnerpod.VERSION, spec.terraform.version),
+        (runnerpod.DISTRIBUTION, str(spec.terraform.distribution)),
+        (runnerpod.PLAN_FILE, runnerpod.plan_file(plan.run_id)),
+        (runnerpod.GRACE_SECONDS, str(plan.grace_seconds)),
     ]
     optional = [
-        ("MAGOS_REVISION", plan.revision),
-        ("MAGOS_PLAN_DIGEST", plan.plan_digest),
-        ("MAGOS_TFVARS_FILE", spec.terraform.tfvars_path),
+        (runnerpod.REVISION, plan.revision),
+        (runnerpod.PLAN_DIGEST, plan.plan_digest),
+        (runnerpod.TFVARS_FILE, spec.terraform.tfvars_path),
     ]
     return pairs + [(name, value) for name, value in optional if value]
 
 
 def _tool(plan: JobPlan) -> Sequence[tuple[str, str]]:
     return [
-        ("TF_PLUGIN_CACHE_DIR", "/workspace-data/plugin-cache"),
-        ("TF_IN_AUTOMATION", "1"),
-        ("TF_INPUT", "0"),
-        ("HOME", "/tmp/home"),  # noqa: S108 - a path inside the container
+        (runnerpod.TF_PLUGIN_CACHE_DIR, runnerpod.PLUGIN_CACHE_PATH),
+        (runnerpod.TF_IN_AUTOMATION, "1"),
+        (runnerpod.TF_INPUT, "0"),
+        (runnerpod.HOME, runnerpod.HOME_PATH),
         *plan.passed_on,
     ]
 
@@ -113,25 +126,12 @@ def _git(secret: RepositorySecretReport) -> list[EnvVar]:
     """Credentials, by reference only: an SSH key wins over basic auth, a password alone goes with the user ``git``."""
     if not secret.names:
         return []
-    keys = frozenset(secret.keys)
-    wanted: list[tuple[str, str]] = []
-    variables: list[EnvVar] = []
-    if "sshPrivateKey" in keys:
-        wanted.append(("GIT_SSH_PRIVATE_KEY", "sshPrivateKey"))
-    elif "password" in keys:
-        wanted.append(("GIT_PASSWORD", "password"))
-        if "username" in keys:
-            wanted.append(("GIT_USERNAME", "username"))
-        else:
-            variables.append(EnvVar(name="GIT_USERNAME", value="git"))
-    for name, key in (
-        ("GIT_KNOWN_HOSTS", "known_hosts"),
-        ("GIT_CA_BUNDLE", "caBundle"),
-        ("GIT_INSECURE_IGNORE_HOST_KEY", "insecureIgnoreHostKey"),
-    ):
-        if key in keys:
-            wanted.append((name, key))
-    return variables + [_from_secret(name, secret.names[0], key) for name, key in wanted]
+    login = repositorysecret.login_keys(secret.keys)
+    wanted = [key for key in _GIT_VARIABLES if key in login or (key in secret.keys and key not in _LOGIN)]
+    variables = [_from_secret(_GIT_VARIABLES[key], secret.names[0], key) for key in wanted]
+    if login == (repositorysecret.PASSWORD,):
+        variables.insert(0, EnvVar(name=runnerpod.GIT_USERNAME, value=repositorysecret.DEFAULT_USERNAME))
+    return variables
 
 
 def _from_secret(name: str, secret: str, key: str) -> EnvVar:

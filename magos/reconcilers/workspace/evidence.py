@@ -17,16 +17,15 @@ from magos.api.kube import JOBS, Job, Pod
 from magos.api.names import JobType
 from magos.api.reasons import Reason
 from magos.api.result import Outcome, Result, decode_result
+from magos.api.runnerpod import TERMINATED, Stage
 from magos.reconcilers.workspace.move import Move, ask_live
 from magos.reconcilers.workspace.observation import Observation
 from magos.reconcilers.workspace.podproblems import EndCause, end_cause
-from magos.reconcilers.workspace.stages import Stage
 from magos.runtime.decision import PatchAnnotations
 
 __all__ = ["OUTCOME_UNKNOWN", "Evidence", "gather", "result_of_pods", "secure"]
 
 OUTCOME_UNKNOWN = "The outcome of the apply is unknown; the next run plans again."
-_TERMINATED = 143
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
@@ -80,7 +79,7 @@ def _told(cause: EndCause, run_id: str, job_type: JobType) -> Result:
         run_id=run_id,
         phase=job_type,
         result=Outcome.FAILED,
-        exit_code=_TERMINATED if cause.interrupted else 1,
+        exit_code=TERMINATED if cause.interrupted else 1,
         reason=Reason.INTERRUPTED if cause.interrupted else general,
         message=f"{cause.word}: {cause.text.rstrip('.')}{unknown}",
     )

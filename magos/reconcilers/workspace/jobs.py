@@ -28,7 +28,8 @@ from magos.api.kube import (
 )
 from magos.api.kube.containers import Capabilities
 from magos.api.meta import Kind, ObjectMeta
-from magos.api.names import SECRET_COPIES, JobType, job_name, volume_claim_name
+from magos.api.names import JobType, job_name, volume_claim_name
+from magos.api.runnerpod import REDACT, SECRET_COPIES, TERMINATION_LOG, Stage, stages_of
 from magos.api.workspace import PhaseOptions, Workspace
 from magos.ids import RunID
 from magos.reconcilers.workspace.environment import JobPlan, stage_environment
@@ -36,8 +37,7 @@ from magos.reconcilers.workspace.ownership import owned_by
 from magos.reconcilers.workspace.policies import policies_config_map, policies_mount, policies_volume
 from magos.reconcilers.workspace.record import JobRecord, encode_record
 from magos.reconcilers.workspace.settings import PodConfig, WorkspaceSettings
-from magos.reconcilers.workspace.stages import Stage, fixed_mounts, fixed_volumes, stages_of
-from magos.reconcilers.workspace.variables import REDACT
+from magos.reconcilers.workspace.stages import fixed_mounts, fixed_volumes
 
 __all__ = ["CLAIM_KIND", "DEFAULT_DEADLINE_SECONDS", "IDENTITY", "claim_manifest", "job_manifest"]
 
@@ -165,7 +165,7 @@ def _container(workspace: Workspace, plan: JobPlan, stage: Stage, settings: Work
         volume_mounts=(*fixed_mounts(plan.job_type, stage), *_policies_mount(plan, stage), *config.volume_mounts),
         resources=config.resources_of(stage),
         security_context=_CONTAINER_SECURITY,
-        termination_message_path="/dev/termination-log",
+        termination_message_path=TERMINATION_LOG,
         termination_message_policy="File",
     )
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from magos.api.kube import ContainerStatus, Job, Pod
 from magos.api.reasons import Reason
+from magos.api.runnerpod import TERMINATED
 from magos.reconcilers.effects import JobWarning
 
 __all__ = ["EndCause", "StartProblem", "about_quota", "end_cause", "start_problem"]
@@ -32,8 +33,6 @@ _DELETIONS = frozenset({"EvictionByEvictionAPI", "DeletionByTaintManager", "Pree
 
 _QUOTA_TEXTS = ("exceeded quota", "failed quota")
 """A quota that is used up, and one that wants requests or limits which a container does not have."""
-
-_TERMINATED = 143
 
 _HINTS = {
     Reason.SERVICE_ACCOUNT_NOT_FOUND: "Create the ServiceAccount in this namespace (component tenant).",
@@ -122,7 +121,7 @@ def _container_cause(pod: Pod) -> EndCause | None:
             text = f"container {status.name} exceeded its memory limit (exit code {ended.exit_code})"
             return EndCause(word="OOMKilled", text=text, decisive=True)
         text = f"container {status.name} ended with exit code {ended.exit_code}"
-        if ended.exit_code == _TERMINATED:
+        if ended.exit_code == TERMINATED:
             return EndCause(word="Interrupted", text=f"{text}: it was asked to stop", interrupted=True)
         return EndCause(word=ended.reason or "Error", text=text)
     return None

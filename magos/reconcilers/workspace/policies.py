@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from magos.api import labels
+from magos.api import labels, runnerpod
 from magos.api.kube import ConfigMap, ConfigMapVolumeSource, Volume, VolumeMount
 from magos.api.meta import ObjectMeta
 from magos.api.names import policies_name
@@ -30,8 +30,6 @@ __all__ = [
     "select_policies",
 ]
 
-_VOLUME: Final = "policies"
-_MOUNT_PATH: Final = "/policies"
 _LARGEST_CONTENT: Final = POLICY_TEXTS.limit
 """Bytes that the API server accepts in the values of a ConfigMap; names are counted here too."""
 _LONGEST_KEY: Final = 253
@@ -90,21 +88,21 @@ def policy_environment(selected: SelectedPolicies | None) -> list[tuple[str, str
     """Return names and values for stage ``job`` of a plan; nothing without an effective selector."""
     if selected is None:
         return []
-    pairs = [("MAGOS_POLICY_SELECTOR", str(selected.selector))]
+    pairs = [(runnerpod.POLICY_SELECTOR, str(selected.selector))]
     if selected.selector.everything:
-        pairs.append(("MAGOS_POLICY_ALL", "true"))
+        pairs.append((runnerpod.POLICY_ALL, "true"))
     digest = selected.digest
-    return pairs if digest is None else [*pairs, ("MAGOS_POLICIES_DIGEST", digest)]
+    return pairs if digest is None else [*pairs, (runnerpod.POLICIES_DIGEST, digest)]
 
 
 def policies_volume(config_map: str) -> Volume:
     """Return the volume of a plan pod that holds the policies; ``config_map`` is the ConfigMap's name."""
-    return Volume(name=_VOLUME, config_map=ConfigMapVolumeSource(name=config_map))
+    return Volume(name=runnerpod.POLICIES_VOLUME, config_map=ConfigMapVolumeSource(name=config_map))
 
 
 def policies_mount() -> VolumeMount:
     """Return where stage ``job`` of a plan, and no other, sees the policies."""
-    return VolumeMount(name=_VOLUME, mount_path=_MOUNT_PATH, read_only=True)
+    return VolumeMount(name=runnerpod.POLICIES_VOLUME, mount_path=runnerpod.POLICIES_PATH, read_only=True)
 
 
 def _check_modes(selected: Iterable[ValidatingPolicy]) -> None:

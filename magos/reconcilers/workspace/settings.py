@@ -8,12 +8,11 @@ from typing import Any
 from msgspec import Struct, field
 
 from magos.api.kube import EnvFromSource, EnvVar, LocalObjectReference, Resources, Toleration, Volume, VolumeMount
-from magos.reconcilers.workspace.stages import Stage
+from magos.api.runnerpod import DEFAULT_SCHEMES, Stage
 from magos.reconcilers.workspace.toolversion import MINIMUM_OPENTOFU, MINIMUM_TERRAFORM
 
-__all__ = ["DEFAULT_RESOURCES", "DEFAULT_SCHEMES", "MINIMUM_GRACE_SECONDS", "PodConfig", "WorkspaceSettings"]
+__all__ = ["DEFAULT_RESOURCES", "MINIMUM_GRACE_SECONDS", "PodConfig", "WorkspaceSettings"]
 
-DEFAULT_SCHEMES = ("https", "http", "ssh")
 MINIMUM_GRACE_SECONDS = 120
 
 

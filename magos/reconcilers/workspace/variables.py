@@ -19,15 +19,14 @@ from magos.api.kube import EnvVar, EnvVarSource, KeySelector
 from magos.api.phases import Phase
 from magos.api.project import Project
 from magos.api.reasons import ReferenceProblem
-from magos.api.variableset import VARIABLESETS, SourceKind, Variable, VariableSet
+from magos.api.runnerpod import REDACT
+from magos.api.variablelimits import ENTRY_BYTES, PREFIX
+from magos.api.variableset import VARIABLESETS, SourceKey, SourceKind, Variable, VariableSet, reference_of
 from magos.api.workspace import UsedVariable, Workspace
 from magos.ids import digest_of, short_hash
-from magos.reconcilers.variableset.limits import ENTRY_BYTES, PREFIX
-from magos.reconcilers.variableset.sources import SourceKey, reference_of
 from magos.reconcilers.workspace.inputs import Awaiting, Layer, Problem, Unresolved
 
 __all__ = [
-    "REDACT",
     "Composition",
     "Outcome",
     "apply_environment",
@@ -36,9 +35,6 @@ __all__ = [
     "plan_environment",
     "variables_changed",
 ]
-
-REDACT = "MAGOS_REDACT_ENV"
-"""Names the variables that come from Secrets, for the stages to mask: what they are given, and what a plan holds."""
 
 MANIFEST_BYTES = 1024 * 1024
 """What the variables may take in a Job or a status: an object of more than 1.5 MiB is not stored."""

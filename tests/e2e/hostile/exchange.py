@@ -23,8 +23,9 @@ import msgspec
 
 from magos.api.names import JobType
 from magos.api.result import Outcome, Result, decode_result
+from magos.api.runnerpod import Stage
 from magos.ids import Digest, digest_of
-from magos.runner.status import Stage, StageStatus
+from magos.runner.status import StageStatus
 from tests.e2e.hostile.stageserver import Answer, Request
 from tests.e2e.runner.pod import RUN
 

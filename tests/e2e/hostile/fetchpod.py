@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from magos.api.runnerpod import Stage
 from magos.local.servers.mirror import ReleaseMirror
-from magos.runner.status import Stage
 from tests.e2e.canary import forms
 from tests.e2e.hostile.origins import Origin, Stranger
 from tests.e2e.runner.nodepod import NodePod

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from magos.api.result import Outcome
+from magos.api.runnerpod import Stage
 from magos.local.servers.mirror import ReleaseMirror
-from magos.runner.status import Stage
 from tests.e2e.canary import echoing_server
 from tests.e2e.runner.conftest import mirror, workspace
 from tests.e2e.runner.pod import PLAN, RUN, Workspace, plan

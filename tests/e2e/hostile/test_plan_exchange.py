@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from magos.api.result import Outcome, Result
+from magos.api.runnerpod import Stage
 from magos.local.programs.assets import AssetSettings
 from magos.local.programs.progress import LineProgress
 from magos.local.servers.mirror import ReleaseMirror
-from magos.runner.status import Stage
 from tests.e2e.hostile.exchange import WAYS, Attempt, playground, tally
 from tests.e2e.runner.hostile import provider_files, push, requires_time
 from tests.e2e.runner.nodepod import NodePod

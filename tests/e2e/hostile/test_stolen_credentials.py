@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from magos.api.runnerpod import Stage
 from magos.local.servers.mirror import ReleaseMirror
-from magos.runner.status import Stage
 from tests.e2e.git.servers import Repository, http_server
 from tests.e2e.hostile.fetchpod import FetchPod
 from tests.e2e.hostile.origins import Origin, http_origin, ssh_origin, stranger

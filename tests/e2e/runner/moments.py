@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from magos.runner.outcome import TERMINATED
+from magos.api.runnerpod import TERMINATED
 
 __all__ = ["Ending", "Moments", "moments_of"]
 

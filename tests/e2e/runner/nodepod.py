@@ -22,6 +22,7 @@ from magos.api.kube import (
 from magos.api.meta import ObjectMeta
 from magos.api.names import JobType
 from magos.api.result import Result, decode_result
+from magos.api.runnerpod import Stage
 from magos.api.selectors import Selector
 from magos.api.status import NameReference
 from magos.api.workspace import Distribution, Source, Terraform, Workspace, WorkspaceSpec
@@ -35,7 +36,7 @@ from magos.reconcilers.workspace.jobs import job_manifest
 from magos.reconcilers.workspace.policies import SelectedPolicies
 from magos.reconcilers.workspace.record import JobRecord
 from magos.reconcilers.workspace.settings import WorkspaceSettings
-from magos.runner.status import Stage, StageStatus
+from magos.runner.status import StageStatus
 from tests.e2e.runner.pod import RUN
 
 __all__ = ["NodePod"]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from magos.api.names import JobType
 from magos.api.result import Result, decode_result
+from magos.api.runnerpod import Stage
 from magos.ids import GitSHA
-from magos.runner.status import Stage
 
 __all__ = [
     "APPLY",

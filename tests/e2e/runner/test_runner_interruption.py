@@ -22,8 +22,8 @@ import pytest
 
 from magos.api.names import JobType
 from magos.api.result import Outcome, Result
+from magos.api.runnerpod import Stage
 from magos.local.servers.gitserver import git_server
-from magos.runner.status import Stage
 from tests.e2e.runner.moments import moments_of
 from tests.e2e.runner.pod import APPLY, NEXT, PLAN, RUN, RunnerPod, Workspace, apply, plan, provisioned, until
 from tests.e2e.runner.statebackend import StateServer, state_server

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from magos.api.result import Outcome
-from magos.runner.status import Stage
+from magos.api.runnerpod import Stage
 from tests.e2e.git.servers import HTTPServer, Repository, git, http_server
 from tests.e2e.hostile.origins import Origin, http_origin, ssh_origin
 from tests.e2e.runner.pod import PLAN, RUN, Workspace, apply, plan

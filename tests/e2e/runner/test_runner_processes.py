@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from magos.api.result import Outcome
-from magos.runner.status import Stage
+from magos.api.runnerpod import Stage
 from tests.e2e.runner.pod import APPLY, NEXT, RUN, Workspace, apply, plan, provisioned, resources, until
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from magos.api.result import Outcome
+from magos.api.runnerpod import Stage
 from magos.local.programs.assets import AssetSettings
 from magos.local.programs.progress import LineProgress
-from magos.runner.status import Stage
 from magos.toolchain.releases import architecture
 from tests.e2e.runner.pod import NEXT, PLAN, Workspace, apply, plan, resources
 from tests.e2e.runner.provider import TIME_PROVIDER, time_provider_program

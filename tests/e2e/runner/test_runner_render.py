@@ -13,13 +13,13 @@ import pytest
 from magos.api.kube import EnvVar
 from magos.api.meta import ObjectMeta
 from magos.api.result import Outcome
+from magos.api.runnerpod import Stage
 from magos.api.validatingpolicy import ValidatingPolicy, policy_file, policy_text
 from magos.ids import digest_of
 from magos.local.programs.assets import AssetSettings
 from magos.local.programs.progress import LineProgress
 from magos.local.servers.mirror import ReleaseMirror
 from magos.runner.planjson import read_plan_json
-from magos.runner.status import Stage
 from tests.e2e.runner.hostile import assailant_files, push, requires_time
 from tests.e2e.runner.nodepod import NodePod
 from tests.e2e.runner.provider import time_provider_program

@@ -10,8 +10,8 @@ import time
 import pytest
 
 from magos.api.result import Outcome, PlannedChanges
+from magos.api.runnerpod import Stage
 from magos.local.programs.recipes import TOFU_VERSION
-from magos.runner.status import Stage
 from tests.e2e.runner.pod import APPLY, NEXT, PLAN, RUN, Workspace, apply, plan, provisioned, resources
 
 

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from magos.apps.controllers import Build
-from magos.apps.project_composition import project_controller
-from magos.apps.refwatcher_composition import RefWatcherSettings, refwatcher_controller
-from magos.apps.rollout_composition import rollout_controller
-from magos.apps.variableset_composition import variableset_controller
-from magos.apps.workspace_composition import workspace_controller
+from magos.apps.project import project_controller
+from magos.apps.refwatcher import RefWatcherSettings, refwatcher_controller
+from magos.apps.rollout import rollout_controller
+from magos.apps.variableset import variableset_controller
+from magos.apps.workspace import workspace_controller
 from magos.reconcilers.workspace.settings import WorkspaceSettings
 from tests.sim.fleet.git import Git
 

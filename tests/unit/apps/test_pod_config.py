@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from magos.adapters.podconfig import parse_pod_config
 from magos.api.kube import Resources
-from magos.apps.pod_config import parse_pod_config
+from magos.api.runnerpod import Stage
 from magos.errors import ConfigurationError
 from magos.reconcilers.workspace.settings import PodConfig
-from magos.reconcilers.workspace.stages import Stage
 
 FULL = """
 resources:

@@ -14,13 +14,12 @@ from dulwich.repo import Repo
 from hypothesis import given
 from hypothesis import strategies as st
 
+from magos.adapters.gitlister import host_of
+from magos.adapters.metrics.polls import PollMetrics
+from magos.adapters.repositoryaccess import AccessReader, SecretProblem, credentials_of
 from magos.api.kube import Secret
 from magos.api.meta import ObjectMeta
-from magos.apps.refwatcher import add_flags, refwatcher_settings
-from magos.apps.refwatcher_access import AccessReader, SecretProblem, credentials_of
-from magos.apps.refwatcher_composition import RefWatcherSettings
-from magos.apps.refwatcher_listing import host_of
-from magos.apps.refwatcher_metrics import PollMetrics
+from magos.apps.refwatcher import RefWatcherSettings, add_flags, refwatcher_settings
 from magos.errors import ConfigurationError
 from magos.git.credentials import Credentials
 from magos.git.errors import GitError, GitReason

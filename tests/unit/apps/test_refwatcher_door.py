@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from magos.apps.refwatcher_listing import ListingCrashed, _listed, _Refused
+from magos.adapters.gitlister import ListingCrashed, _listed, _Refused
 from magos.git.credentials import Credentials
 from magos.git.errors import GitError, GitReason
 from magos.git.lsremote import LsRemotesRequest
@@ -116,7 +116,7 @@ def test_a_user_name_that_is_an_ordinary_word_does_not_mask_our_advice() -> None
 def test_a_crash_tells_its_traceback_without_the_credentials() -> None:
     request = LsRemotesRequest("http://127.0.0.1:1/r.git", ("main",), ("http",), CREDENTIALS)
     with (
-        patch("magos.apps.refwatcher_listing.ls_remotes", side_effect=RuntimeError(f"{BASIC} {PASSWORD}")),
+        patch("magos.adapters.gitlister.ls_remotes", side_effect=RuntimeError(f"{BASIC} {PASSWORD}")),
         pytest.raises(ListingCrashed) as caught,
     ):
         _listed(request)
@@ -128,5 +128,5 @@ def test_a_crash_tells_its_traceback_without_the_credentials() -> None:
 def test_what_is_said_of_one_target_is_masked_as_well() -> None:
     request = LsRemotesRequest("http://127.0.0.1:1/r.git", ("main",), ("http",), CREDENTIALS)
     error = GitError(GitReason.REVISION_NOT_FOUND, f"no {PASSWORD}")
-    with patch("magos.apps.refwatcher_listing.ls_remotes", return_value={"main": error}):
+    with patch("magos.adapters.gitlister.ls_remotes", return_value={"main": error}):
         assert _listed(request) == {"main": Failure(GitReason.REVISION_NOT_FOUND, "no ***")}

@@ -1,5 +1,6 @@
 """The gauge of unresolved references follows the cache."""
 
+from magos.adapters.metrics.variableset import unresolved_references
 from magos.api.meta import ObjectMeta
 from magos.api.phases import Phase
 from magos.api.reasons import ReferenceProblem
@@ -11,7 +12,6 @@ from magos.api.variableset import (
     VariableSetSpec,
     VariableSetStatus,
 )
-from magos.apps.variableset_metrics import unresolved_references
 from magos.runtime.cache.cache import Cache
 from magos.runtime.manager.metrics import Sample
 

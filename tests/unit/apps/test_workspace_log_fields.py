@@ -3,7 +3,7 @@
 from magos.api.phases import Phase
 from magos.api.reasons import Reason
 from magos.api.workspace import WorkspaceStatus
-from magos.apps.workspace_composition import log_fields
+from magos.apps.workspace import log_fields
 
 
 def test_lines_about_a_workspace_name_its_run() -> None:

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 import pytest
 from msgspec.structs import replace
 
+from magos.adapters.metrics.project import project_gauges
+from magos.adapters.metrics.workspace import WorkspaceMetrics, job_seconds
 from magos.api.kube import Job, JobCondition, JobStatus
 from magos.api.labels import JOB_TYPE
 from magos.api.meta import ObjectMeta
@@ -14,8 +16,6 @@ from magos.api.project import PROJECTS, Project, ProjectStatus
 from magos.api.reasons import Reason
 from magos.api.status import NameReference
 from magos.api.workspace import WORKSPACES, Source, Terraform, Workspace, WorkspaceSpec, WorkspaceStatus
-from magos.apps.project_metrics import project_gauges
-from magos.apps.workspace_metrics import WorkspaceMetrics, job_seconds
 from magos.runtime.cache.cache import Cache, Change
 from magos.runtime.manager.metrics import Metrics
 

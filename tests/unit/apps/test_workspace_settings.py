@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from magos.apps.workspace_settings import load_workspace_settings
+from magos.adapters.workspacesettings import load_workspace_settings
 from magos.errors import ConfigurationError
 
 IMAGE = {"MAGOS_JOB_IMAGE": "magos-job:1"}

@@ -9,13 +9,13 @@ import pytest
 from magos.api import explanations as table
 from magos.api.explanations import explanations
 from magos.api.reasons import FAILURES, Reason
-from magos.apps.reference.__main__ import generated, main
-from magos.apps.reference.environment import controller_variables, stage_variables
-from magos.apps.reference.flags import common_flags, refwatcher_flags
-from magos.apps.reference.keys import annotation_keys, label_keys
-from magos.apps.reference.metrics import exposed_metrics
-from magos.apps.reference.pages import BEGIN, END, with_table
 from magos.errors import InvariantViolation
+from magos.reference.__main__ import generated, main
+from magos.reference.environment import controller_variables, stage_variables
+from magos.reference.flags import common_flags, refwatcher_flags
+from magos.reference.keys import annotation_keys, label_keys
+from magos.reference.metrics import exposed_metrics
+from magos.reference.pages import BEGIN, END, with_table
 
 _ROOT = Path(__file__).parents[3]
 _BEHAVIOUR = _ROOT / "docs" / "behaviour"

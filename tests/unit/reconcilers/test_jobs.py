@@ -20,6 +20,7 @@ from magos.api.kube import (
 from magos.api.labels import JOB_TYPE, RUN_ID, WORKSPACE, is_label_value
 from magos.api.meta import ObjectMeta
 from magos.api.names import JobType
+from magos.api.runnerpod import REDACT, Stage
 from magos.api.workspace import Distribution, PhaseOptions, Source, Terraform
 from magos.ids import digest_of
 from magos.reconcilers.effects import RepositorySecretReport
@@ -27,8 +28,6 @@ from magos.reconcilers.workspace.environment import JobPlan
 from magos.reconcilers.workspace.jobs import claim_manifest, job_manifest
 from magos.reconcilers.workspace.record import JobRecord, decode_record
 from magos.reconcilers.workspace.settings import DEFAULT_RESOURCES, PodConfig, WorkspaceSettings
-from magos.reconcilers.workspace.stages import Stage
-from magos.reconcilers.workspace.variables import REDACT
 from tests.unit.reconcilers.model import NAMESPACE, SETTINGS, SHA, workspace_manifest
 from tests.unit.reconcilers.results import environment_of
 

@@ -14,9 +14,9 @@ from magos.api.reasons import Reason
 from magos.api.rollout import ROLLOUTS
 from magos.api.variableset import VARIABLESETS
 from magos.api.workspace import WORKSPACES, Workspace
-from magos.apps.workspace_composition import _by_workspace, by_project
+from magos.apps.workspace import _by_workspace
 from magos.reconcilers import project
-from magos.reconcilers.members import BY_PROJECT
+from magos.reconcilers.members import BY_PROJECT, by_project
 from magos.reconcilers.rollout import machine as rollout_machine
 from magos.reconcilers.rollout import observation as rollout_observation
 from magos.reconcilers.workspace import machine, observation

@@ -10,8 +10,8 @@ from magos.api.conditions import LONGEST_MESSAGE, find
 from magos.api.meta import Condition
 from magos.api.phases import Phase
 from magos.api.reasons import Reason, ReferenceProblem
+from magos.api.variablelimits import ENTRY_BYTES, TOTAL_BYTES, entry_size
 from magos.api.variableset import SourceKind, Variable
-from magos.reconcilers.variableset.limits import ENTRY_BYTES, TOTAL_BYTES, entry_size
 from magos.reconcilers.variableset.machine import LOOK_AGAIN
 from magos.runtime.decision import EventType, Outcome, ProbeFailure
 from tests.unit.reconcilers.variablesets import Bench, config_map, literal, secret

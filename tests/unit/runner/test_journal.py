@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from magos.message import compose
+from magos.masking.message import compose
+from magos.masking.redact import secret_forms
 from magos.runner.journal import Journal
-from magos.runner.redact import secret_forms
 from magos.runner.tokens import TokenFiles
 
 SECRET = "hunter2-hunter2"

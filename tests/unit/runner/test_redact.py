@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from magos.runner.redact import LONGEST_HELD, Redactor, redact, secret_forms
+from magos.masking.redact import LONGEST_HELD, Redactor, redact, secret_forms
 
 # No '*': a mask beside the rest of a value could otherwise look like a value.
 secrets = st.lists(st.text(alphabet='abcXY/+ %"\n\u00e9=', min_size=4, max_size=12), min_size=1, max_size=4)
@@ -23,7 +23,7 @@ pieces = st.lists(noise | st.integers(0, 999), max_size=8)
 def stream(forms: tuple[bytes, ...], chunks: list[bytes], held: int = LONGEST_HELD) -> bytes:
     """What comes out where ``held`` bytes of an unfinished line are held back."""
     redactor = Redactor(forms)
-    with patch("magos.runner.redact.LONGEST_HELD", held):
+    with patch("magos.masking.redact.LONGEST_HELD", held):
         return b"".join(redactor.feed(chunk) for chunk in chunks) + redactor.finish()
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from magos.runner.redact import LONGEST_HELD, Redactor, redact, secret_forms
-from magos.runner.wrapped import LONGEST_GAP, unwrapped
+from magos.masking.redact import LONGEST_HELD, Redactor, redact, secret_forms
+from magos.masking.wrapped import LONGEST_GAP, unwrapped
 
 DSN = "host=db.internal port=5432 user=app password=hunter2-hunter2 sslmode=require connect_timeout=10"
 
@@ -49,7 +49,7 @@ def oracle(forms: tuple[bytes, ...], text: bytes) -> bytes:
 
 def stream(forms: tuple[bytes, ...], chunks: list[bytes], held: int = LONGEST_HELD) -> bytes:
     redactor = Redactor(forms)
-    with patch("magos.runner.redact.LONGEST_HELD", held):
+    with patch("magos.masking.redact.LONGEST_HELD", held):
         return b"".join(redactor.feed(chunk) for chunk in chunks) + redactor.finish()
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from magos.api.names import JobType
 from magos.api.reasons import Reason
 from magos.api.result import PlannedChanges
+from magos.api.runnerpod import Stage
 from magos.folder import Folder
 from magos.runner.config import load_render
 from magos.runner.diagnostics import LONGEST_DIAGNOSTIC, last_error
@@ -23,7 +24,7 @@ from magos.runner.outcome import StageFailed
 from magos.runner.paths import Paths
 from magos.runner.planfile import carried_variables, is_plain_plan
 from magos.runner.planjson import read_plan_json
-from magos.runner.status import Stage, StageStatus, read_status, write_status
+from magos.runner.status import StageStatus, read_status, write_status
 from magos.runner.tool import inside_tree
 from tests.unit.runner.test_runner_config import ENV, RUN
 

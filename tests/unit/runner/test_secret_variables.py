@@ -9,15 +9,16 @@ import msgspec
 import pytest
 
 from magos.api.result import Outcome
+from magos.api.runnerpod import Stage
+from magos.masking.redact import redact, secret_forms
 from magos.runner.config import load_job, load_render
 from magos.runner.context import Context
 from magos.runner.job import evaluate
 from magos.runner.journal import Journal
 from magos.runner.paths import Paths
 from magos.runner.process import Supervisor
-from magos.runner.redact import redact, secret_forms
 from magos.runner.sensitive import carried_secrets, secret_values
-from magos.runner.status import Stage, StageStatus, write_status
+from magos.runner.status import StageStatus, write_status
 from tests.unit.runner.test_runner_config import ENV, RUN
 from tests.unit.runner.test_runner_parts import field, plan_file
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from magos.runner.outcome import TERMINATED
+from magos.api.runnerpod import TERMINATED
 
 _PRELUDE = """
 import os, signal, sys, threading

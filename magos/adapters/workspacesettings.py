@@ -7,36 +7,23 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from magos.adapters.gitsettings import allowed_schemes, peers
+from magos.adapters.podconfig import VARIABLE as POD_CONFIG
+from magos.adapters.podconfig import read_pod_config
+from magos.api.runnerpod import ALLOW_EPHEMERAL_STATE, PASSED_ON, VERIFY_SIGNATURES
 from magos.api.schema.patterns import VERSION
 from magos.api.workspace import Distribution
-from magos.apps.pod_config import VARIABLE as POD_CONFIG
-from magos.apps.pod_config import read_pod_config
 from magos.durations import parse_duration
 from magos.errors import ConfigurationError
-from magos.outbound.peers import Network, Peers, parse_networks
-from magos.reconcilers.workspace.settings import DEFAULT_SCHEMES, PodConfig, WorkspaceSettings
+from magos.reconcilers.workspace.settings import PodConfig, WorkspaceSettings
 from magos.reconcilers.workspace.toolversion import MINIMUM_OPENTOFU, MINIMUM_TERRAFORM, SETTINGS
 from magos.runtime.client.config import SERVICE_ACCOUNT
 
-__all__ = ["PASSED_ON", "allowed_schemes", "load_workspace_settings", "peers"]
-
-PASSED_ON = (
-    "MAGOS_ALLOWED_GIT_SCHEMES",
-    "MAGOS_ALLOWED_PEERS",
-    "MAGOS_ALLOW_EPHEMERAL_STATE",
-    "MAGOS_DENIED_PEERS",
-    "MAGOS_OPENTOFU_MIRROR",
-    "MAGOS_RELEASE_KEYS",
-    "MAGOS_TERRAFORM_MIRROR",
-    "MAGOS_VERIFY_SIGNATURES",
-    "TF_CLI_CONFIG_FILE",
-)
-"""What the runner is told as it is told to the controller (spec §5.5, last row)."""
+__all__ = ["load_workspace_settings"]
 
 _OWN_NAMESPACE = "MAGOS_ALLOW_CONTROLLER_NAMESPACE"
-_SCHEMES = ("https", "http", "ssh", "git", "file")
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
-_SWITCHES = ("MAGOS_VERIFY_SIGNATURES", "MAGOS_ALLOW_EPHEMERAL_STATE")
+_SWITCHES = (VERIFY_SIGNATURES, ALLOW_EPHEMERAL_STATE)
 _QUANTITY = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:[EPTGMk]i?|Ki|e[0-9]+)?", re.ASCII)
 
 
@@ -69,32 +56,6 @@ def load_workspace_settings(environ: Mapping[str, str], account: Path = SERVICE_
         refused_namespace=_refused_namespace(environ, account),
         runner_environment=_passed_on(environ),
     )
-
-
-def allowed_schemes(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the URL schemes that may be cloned from."""
-    text = environ.get("MAGOS_ALLOWED_GIT_SCHEMES")
-    if not text:
-        return DEFAULT_SCHEMES
-    schemes = tuple(part.strip() for part in text.split(","))
-    wrong = next((scheme for scheme in schemes if scheme not in _SCHEMES), None)
-    if wrong is not None:
-        raise ConfigurationError(
-            f"MAGOS_ALLOWED_GIT_SCHEMES: {wrong!r} is none of {', '.join(_SCHEMES)} (a list separated by commas)"
-        )
-    return schemes
-
-
-def peers(environ: Mapping[str, str]) -> Peers:
-    """Return which addresses Git and downloads of tools may connect to."""
-    return Peers(denied=_networks(environ, "MAGOS_DENIED_PEERS"), allowed=_networks(environ, "MAGOS_ALLOWED_PEERS"))
-
-
-def _networks(environ: Mapping[str, str], name: str) -> tuple[Network, ...]:
-    try:
-        return parse_networks(environ.get(name, ""))
-    except ValueError as error:
-        raise ConfigurationError(f"{name}: {error} (a list separated by commas)") from None
 
 
 def _refused_namespace(environ: Mapping[str, str], account: Path) -> str:

@@ -12,17 +12,17 @@ import anyio
 from anyio.to_thread import run_sync
 from msgspec import Struct
 
-from magos.apps.refwatcher_access import AccessReader
+from magos.adapters.repositoryaccess import AccessReader
 from magos.git.credentials import Credentials
 from magos.git.errors import GitError
 from magos.git.lsremote import LsRemotesRequest, Resolution, ls_remotes
 from magos.git.url import parse
 from magos.ids import GitSHA
-from magos.message import masked
+from magos.masking.message import masked
+from magos.masking.redact import SecretForms, redact_echo, secret_forms
 from magos.outbound.peers import Peers
 from magos.reconcilers.refwatcher.machine import Failure
 from magos.reconcilers.refwatcher.schedule import Listing, Poll
-from magos.runner.redact import SecretForms, redact_echo, secret_forms
 from magos.runtime.client.client import ApiClient
 from magos.runtime.clock import Clock
 

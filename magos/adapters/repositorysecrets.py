@@ -10,15 +10,14 @@ from collections import OrderedDict
 from msgspec import Struct
 
 from magos.api.kube import SECRET_METADATA, SECRETS, SecretMetadata
-from magos.api.labels import REPOSITORY, SECRET_TYPE
 from magos.api.likeness import likeness
+from magos.api.repositorysecret import KEYS, SELECTOR, URL
 from magos.ids import Digest, digest_of
 from magos.reconcilers.effects import RepositorySecretReport, RepositorySecrets
 from magos.runtime.client.client import ApiClient, ApiError
 
-__all__ = ["KNOWN_KEYS", "RepositorySecretReader"]
+__all__ = ["RepositorySecretReader"]
 
-KNOWN_KEYS = ("caBundle", "insecureIgnoreHostKey", "known_hosts", "password", "sshPrivateKey", "username")
 _MOST_REMEMBERED = 4096
 
 
@@ -41,7 +40,7 @@ class RepositorySecretReader:
 
     async def __call__(self, probe: RepositorySecrets, client: ApiClient) -> RepositorySecretReport:
         """Return the report; a Secret that vanishes meanwhile counts as absent, one that cannot be decoded does not."""
-        page = await client.list_all(SECRET_METADATA, probe.namespace, selector=f"{SECRET_TYPE}={REPOSITORY}")
+        page = await client.list_all(SECRET_METADATA, probe.namespace, selector=SELECTOR)
         wanted, like = digest_of(probe.repo_url.encode()), _like(probe.repo_url)
         matching: list[tuple[str, _Known]] = []
         incomplete: list[str] = []
@@ -72,11 +71,11 @@ class RepositorySecretReader:
                 if error.not_found:
                     return None
                 raise
-            url = full.data.get("repoURL")
+            url = full.data.get(URL)
             known = _Known(
                 url=digest_of(url) if url is not None else None,
                 like=_like(url.decode(errors="replace")) if url is not None else None,
-                keys=tuple(key for key in KNOWN_KEYS if full.data.get(key)),
+                keys=tuple(key for key in KEYS if full.data.get(key)),
             )
             if full.metadata.resource_version != meta.resource_version:
                 return known  # read later than listed: right for now, but not for that version

@@ -6,11 +6,11 @@ from magos.api.conditions import kstatus
 from magos.api.explanations import explanations
 from magos.api.phases import Phase
 from magos.api.reasons import KIND_REASONS, WORKSPACE_REASONS, Reason
-from magos.apps.reference.environment import controller_variables, stage_variables
-from magos.apps.reference.flags import Flag, common_flags, refwatcher_flags
-from magos.apps.reference.keys import KeyRow, annotation_keys, label_keys
-from magos.apps.reference.metrics import exposed_metrics
-from magos.runner.outcome import RUNNER_REASONS, exit_code
+from magos.api.runnerpod import REPORTED_REASONS, exit_code
+from magos.reference.environment import controller_variables, stage_variables
+from magos.reference.flags import Flag, common_flags, refwatcher_flags
+from magos.reference.keys import KeyRow, annotation_keys, label_keys
+from magos.reference.metrics import exposed_metrics
 
 __all__ = ["BEGIN", "END", "configuration_page", "failures_table", "reasons_page", "with_table"]
 
@@ -116,7 +116,7 @@ def _reasons() -> Iterator[Sequence[str]]:
 
 def _standing(kind: str, phase: Phase, reason: Reason) -> Sequence[str]:
     ready, companion = kstatus(phase, reason)
-    reported = kind == "Workspace" and phase in (Phase.FAILED, Phase.VALIDATION_FAILED) and reason in RUNNER_REASONS
+    reported = kind == "Workspace" and phase in (Phase.FAILED, Phase.VALIDATION_FAILED) and reason in REPORTED_REASONS
     return kind, str(phase), f"`{reason}`", ready, str(companion or ""), str(exit_code(reason)) if reported else ""
 
 

@@ -13,8 +13,8 @@ import anyio
 import msgspec
 from msgspec import Struct
 
+from magos.api import repositorysecret as keys
 from magos.api.kube import SECRETS, Secret
-from magos.api.labels import REPOSITORY, SECRET_TYPE
 from magos.api.likeness import likeness
 from magos.git.credentials import ANONYMOUS as NO_CREDENTIALS
 from magos.git.credentials import Credentials
@@ -23,8 +23,6 @@ from magos.reconcilers.refwatcher.watch import ANONYMOUS, Access, RepositoryAcce
 from magos.runtime.client.client import ApiClient
 
 __all__ = ["AccessReader", "SecretProblem", "credentials_of"]
-
-SELECTOR = f"{SECRET_TYPE}={REPOSITORY}"
 
 
 class SecretProblem(ValueError):
@@ -55,7 +53,7 @@ class AccessReader:
         async with self._locks.setdefault(probe.namespace, anyio.Lock()):
             known = self._known.get(probe.namespace)
             if known is None or known.versions != probe.versions:
-                page = await client.list_all(SECRETS, probe.namespace, selector=SELECTOR)
+                page = await client.list_all(SECRETS, probe.namespace, selector=keys.SELECTOR)
                 found = page.complete(SECRETS)
                 known = _Known(probe.versions, self._accesses(found), _similar(found))
                 self._known[probe.namespace] = known
@@ -72,7 +70,7 @@ class AccessReader:
         if not access.fingerprint:
             return NO_CREDENTIALS
         page = await client.list_all(
-            SECRETS, namespace, selector=SELECTOR, field_selector=f"metadata.name={access.secret}"
+            SECRETS, namespace, selector=keys.SELECTOR, field_selector=f"metadata.name={access.secret}"
         )
         for secret in page.items:
             with contextlib.suppress(SecretProblem):  # it is not what it was; the pass that follows says so
@@ -84,7 +82,7 @@ class AccessReader:
     def _accesses(self, found: Iterable[Secret]) -> dict[Digest, Access]:
         accesses: dict[Digest, Access] = {}
         for secret in sorted(found, key=_age):
-            url = secret.data.get("repoURL")
+            url = secret.data.get(keys.URL)
             if url is not None:
                 accesses.setdefault(digest_of(url), self._access(secret))
         return accesses
@@ -105,16 +103,16 @@ class AccessReader:
 
 def credentials_of(secret: Secret) -> Credentials:
     """Return what a repository Secret says; raise ``SecretProblem`` for what the runner would not get either."""
-    values = {key: _text(secret, key) for key in secret.data if key != "repoURL"}
+    values = {key: _text(secret, key) for key in secret.data if key != keys.URL}
     credentials = Credentials(
-        ssh_private_key=values.get("sshPrivateKey") or None,
-        username=values.get("username") or None,
-        password=values.get("password") or None,
-        known_hosts=values.get("known_hosts") or None,
-        ca_bundle=values.get("caBundle") or None,
-        insecure_ignore_host_key=values.get("insecureIgnoreHostKey") == "true",
+        ssh_private_key=values.get(keys.SSH_PRIVATE_KEY) or None,
+        username=values.get(keys.USERNAME) or None,
+        password=values.get(keys.PASSWORD) or None,
+        known_hosts=values.get(keys.KNOWN_HOSTS) or None,
+        ca_bundle=values.get(keys.CA_BUNDLE) or None,
+        insecure_ignore_host_key=values.get(keys.INSECURE_IGNORE_HOST_KEY) == "true",
     )
-    if credentials.username and not (credentials.password or credentials.ssh_private_key):
+    if keys.lacks_password([key for key, value in values.items() if value]):
         raise SecretProblem(
             f"repository Secret {secret.metadata.name} has the key username but no password;"
             " add the key password, or remove username for anonymous access"
@@ -125,7 +123,7 @@ def credentials_of(secret: Secret) -> Credentials:
 def _similar(found: Iterable[Secret]) -> dict[Digest, Access]:
     accesses: dict[Digest, Access] = {}
     for secret in sorted(found, key=_age):
-        if (url := secret.data.get("repoURL")) is not None:
+        if (url := secret.data.get(keys.URL)) is not None:
             like = digest_of(likeness(url.decode(errors="replace")).encode())
             names = accesses.get(like, ANONYMOUS).similar
             accesses[like] = Access(similar=(*names, secret.metadata.name))

@@ -7,7 +7,7 @@
    ``service_account`` and ``googleapis.com`` of a cloud credential stay readable, and ``{"password": "letmein"}`` does
    not.
 3. Tools repeat a value in base64 (also within a longer value, and broken into lines), URL-encoded, and escaped as in
-   JSON and in expressions. They also change its white space, which is for :mod:`magos.runner.wrapped` to recognise; a
+   JSON and in expressions. They also change its white space, which is for :mod:`magos.masking.wrapped` to recognise; a
    value of several lines has one more form for that, all its words with single blanks.
 """
 

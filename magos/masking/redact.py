@@ -1,7 +1,7 @@
 """Takes secret values out of a stream of output, and out of messages (spec §7.6, invariant I10).
 
-What is recognised is said in :mod:`magos.runner.secretforms`, and for changed white space in
-:mod:`magos.runner.wrapped`. Every maximal run of bytes covered by recognised forms becomes ``***``. How the stream is
+What is recognised is said in :mod:`magos.masking.secretforms`, and for changed white space in
+:mod:`magos.masking.wrapped`. Every maximal run of bytes covered by recognised forms becomes ``***``. How the stream is
 cut into chunks makes no difference, lines of any length and bytes that are no UTF-8 pass, and memory stays bounded by
 the longest form and one line of ``LONGEST_HELD`` bytes. Lines are passed on as soon as they are finished, except from a
 place on where a form has begun that the next line may complete.
@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from magos.runner.matching import Matcher
-from magos.runner.secretforms import SHORTEST_SECRET, secret_forms
-from magos.runner.wrapped import UnwrappedForms, Unwrapper
+from magos.masking.matching import Matcher
+from magos.masking.secretforms import SHORTEST_SECRET, secret_forms
+from magos.masking.wrapped import UnwrappedForms, Unwrapper
 
 __all__ = [
     "LONGEST_HELD",

@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from magos.runner.matching import HEAD, Matcher
-from magos.runner.secretforms import SHORTEST_SECRET
+from magos.masking.matching import HEAD, Matcher
+from magos.masking.secretforms import SHORTEST_SECRET
 
 __all__ = ["LONGEST_GAP", "UnwrappedForms", "Unwrapper", "unwrapped"]
 

@@ -1,4 +1,4 @@
-"""Write the reference pages, or tell whether they are up to date: ``python -m magos.apps.reference [--check]``.
+"""Write the reference pages, or tell whether they are up to date: ``python -m magos.reference [--check]``.
 
 Exit codes: 0 written or up to date, 1 with ``--check`` if a file differs or is missing, 2 wrong usage.
 """
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from magos.api.schema.writing import bring_up_to_date
-from magos.apps.reference.pages import configuration_page, failures_table, reasons_page, with_table
+from magos.reference.pages import configuration_page, failures_table, reasons_page, with_table
 
 __all__ = ["generated", "main"]
 

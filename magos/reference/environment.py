@@ -4,21 +4,21 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
+from magos.adapters.gitsettings import allowed_schemes
+from magos.adapters.workspacesettings import load_workspace_settings
 from magos.api.kube import EnvVar
 from magos.api.meta import ObjectMeta
 from magos.api.names import JobType
+from magos.api.runnerpod import DEFAULT_SCHEMES, PASSED_ON, REDACT, Stage, stages_of
 from magos.api.selectors import Selector
 from magos.api.status import NameReference
 from magos.api.workspace import Source, Terraform, Workspace, WorkspaceSpec
-from magos.apps.workspace_settings import PASSED_ON, allowed_schemes, load_workspace_settings
 from magos.durations import format_duration
 from magos.errors import InvariantViolation
 from magos.reconcilers.effects import RepositorySecretReport
 from magos.reconcilers.workspace.environment import JobPlan, stage_environment
 from magos.reconcilers.workspace.policies import SelectedPolicies
-from magos.reconcilers.workspace.settings import DEFAULT_SCHEMES, WorkspaceSettings
-from magos.reconcilers.workspace.stages import Stage, stages_of
-from magos.reconcilers.workspace.variables import REDACT
+from magos.reconcilers.workspace.settings import WorkspaceSettings
 
 __all__ = ["StageVariable", "Variable", "controller_variables", "stage_variables"]
 
@@ -90,7 +90,7 @@ def controller_variables() -> tuple[Variable, ...]:
     readers = {"workspace": workspace.names, "refwatcher": refwatcher.names}
     names = sorted(workspace.names | refwatcher.names)
     if unknown := [name for name in names if name not in _MEANINGS]:
-        raise InvariantViolation(f"say in magos/apps/reference/environment.py what {', '.join(unknown)} means")
+        raise InvariantViolation(f"say in magos/reference/environment.py what {', '.join(unknown)} means")
     return tuple(
         Variable(
             name=name,

@@ -1,0 +1,1 @@
+"""Collectors of the metrics that each controller exposes about its objects, read off its cache."""
