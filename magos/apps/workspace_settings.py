@@ -14,8 +14,8 @@ from magos.apps.pod_config import read_pod_config
 from magos.durations import parse_duration
 from magos.errors import ConfigurationError
 from magos.outbound.peers import Network, Peers, parse_networks
-from magos.reconcilers.workspace.settings import DEFAULT_SCHEMES, PodConfig, WorkspaceSettings
-from magos.reconcilers.workspace.toolversion import MINIMUM_OPENTOFU, MINIMUM_TERRAFORM, SETTINGS
+from magos.reconcilers.workspace.pod.settings import DEFAULT_SCHEMES, PodConfig, WorkspaceSettings
+from magos.reconcilers.workspace.pod.toolversion import MINIMUM_OPENTOFU, MINIMUM_TERRAFORM, SETTINGS
 from magos.runtime.client.config import SERVICE_ACCOUNT
 
 __all__ = ["PASSED_ON", "allowed_schemes", "load_workspace_settings", "peers"]

@@ -14,11 +14,11 @@ from magos.apps.workspace_settings import PASSED_ON, allowed_schemes, load_works
 from magos.durations import format_duration
 from magos.errors import InvariantViolation
 from magos.reconcilers.effects import RepositorySecretReport
-from magos.reconcilers.workspace.environment import JobPlan, stage_environment
-from magos.reconcilers.workspace.policies import SelectedPolicies
-from magos.reconcilers.workspace.settings import DEFAULT_SCHEMES, WorkspaceSettings
-from magos.reconcilers.workspace.stages import Stage, stages_of
-from magos.reconcilers.workspace.variables import REDACT
+from magos.reconcilers.workspace.inputs.policies import SelectedPolicies
+from magos.reconcilers.workspace.inputs.variables import REDACT
+from magos.reconcilers.workspace.pod.environment import JobPlan, stage_environment
+from magos.reconcilers.workspace.pod.settings import DEFAULT_SCHEMES, WorkspaceSettings
+from magos.reconcilers.workspace.pod.stages import Stage, stages_of
 
 __all__ = ["StageVariable", "Variable", "controller_variables", "stage_variables"]
 

@@ -15,11 +15,11 @@ from magos.api.reasons import Reason, reason_in
 from magos.api.timestamps import format_time, parse_time
 from magos.api.workspace import WORKSPACES, WorkspaceStatus
 from magos.durations import parse_duration
-from magos.reconcilers.workspace.annotated import read_annotations
+from magos.reconcilers.workspace.inputs.annotated import read_annotations
+from magos.reconcilers.workspace.inputs.probes import input_probes, live_probes, start_probes
+from magos.reconcilers.workspace.inputs.schedule import Schedule, advance
+from magos.reconcilers.workspace.inputs.specification import same_specification
 from magos.reconcilers.workspace.observation import Observation
-from magos.reconcilers.workspace.probes import input_probes, live_probes, start_probes
-from magos.reconcilers.workspace.schedule import Schedule, advance
-from magos.reconcilers.workspace.specification import same_specification
 from magos.runtime.decision import Decision, Effect, Event, EventType, Outcome, Probe, StatusPatch
 
 __all__ = ["Move", "ask_all", "ask_inputs", "ask_live", "conclude", "keep", "normal", "schedule_of", "to", "warning"]

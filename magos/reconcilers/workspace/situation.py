@@ -11,11 +11,11 @@ from magos.api.kube import Job, Pod
 from magos.api.labels import FINALIZER
 from magos.api.names import JobType
 from magos.api.phases import RUNNING, TERMINAL, WITH_PLAN, Phase
-from magos.reconcilers.workspace.cleanup import leftovers
+from magos.reconcilers.workspace.evidence.triggers import amendment_cause, find_cause, refused_start
+from magos.reconcilers.workspace.handlers.cleanup import leftovers
+from magos.reconcilers.workspace.handlers.reset import earlier_jobs
+from magos.reconcilers.workspace.handlers.starting.start import JUDGED_AGAIN
 from magos.reconcilers.workspace.observation import Observation
-from magos.reconcilers.workspace.reset import earlier_jobs
-from magos.reconcilers.workspace.start import JUDGED_AGAIN
-from magos.reconcilers.workspace.triggers import amendment_cause, find_cause, refused_start
 
 __all__ = ["NO_RUN", "Situation", "abandoned_jobs", "phase_of", "pod_started", "running_type", "situation_of"]
 

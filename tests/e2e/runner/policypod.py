@@ -12,7 +12,7 @@ from magos.api.meta import ObjectMeta
 from magos.api.result import Result
 from magos.api.selectors import Selector
 from magos.api.validatingpolicy import ValidatingPolicy, content_digest
-from magos.reconcilers.workspace.policies import policy_environment, select_policies
+from magos.reconcilers.workspace.inputs.policies import policy_environment, select_policies
 from magos.runner.status import Stage
 from tests.e2e.runner.pod import RunnerPod
 

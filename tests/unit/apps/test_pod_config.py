@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from magos.api.kube import Resources
 from magos.apps.pod_config import parse_pod_config
 from magos.errors import ConfigurationError
-from magos.reconcilers.workspace.settings import PodConfig
-from magos.reconcilers.workspace.stages import Stage
+from magos.reconcilers.workspace.pod.settings import PodConfig
+from magos.reconcilers.workspace.pod.stages import Stage
 
 FULL = """
 resources:

@@ -23,12 +23,12 @@ from magos.api.names import JobType
 from magos.api.workspace import Distribution, PhaseOptions, Source, Terraform
 from magos.ids import digest_of
 from magos.reconcilers.effects import RepositorySecretReport
-from magos.reconcilers.workspace.environment import JobPlan
-from magos.reconcilers.workspace.jobs import claim_manifest, job_manifest
-from magos.reconcilers.workspace.record import JobRecord, decode_record
-from magos.reconcilers.workspace.settings import DEFAULT_RESOURCES, PodConfig, WorkspaceSettings
-from magos.reconcilers.workspace.stages import Stage
-from magos.reconcilers.workspace.variables import REDACT
+from magos.reconcilers.workspace.inputs.variables import REDACT
+from magos.reconcilers.workspace.pod.environment import JobPlan
+from magos.reconcilers.workspace.pod.manifest import claim_manifest, job_manifest
+from magos.reconcilers.workspace.pod.record import JobRecord, decode_record
+from magos.reconcilers.workspace.pod.settings import DEFAULT_RESOURCES, PodConfig, WorkspaceSettings
+from magos.reconcilers.workspace.pod.stages import Stage
 from tests.unit.reconcilers.model import NAMESPACE, SETTINGS, SHA, workspace_manifest
 from tests.unit.reconcilers.results import environment_of
 

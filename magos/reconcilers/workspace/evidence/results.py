@@ -17,10 +17,10 @@ from magos.api.kube import JOBS, Job, Pod
 from magos.api.names import JobType
 from magos.api.reasons import Reason
 from magos.api.result import Outcome, Result, decode_result
+from magos.reconcilers.workspace.evidence.podproblems import EndCause, end_cause
 from magos.reconcilers.workspace.move import Move, ask_live
 from magos.reconcilers.workspace.observation import Observation
-from magos.reconcilers.workspace.podproblems import EndCause, end_cause
-from magos.reconcilers.workspace.stages import Stage
+from magos.reconcilers.workspace.pod.stages import Stage
 from magos.runtime.decision import PatchAnnotations
 
 __all__ = ["OUTCOME_UNKNOWN", "Evidence", "gather", "result_of_pods", "secure"]

@@ -16,9 +16,9 @@ from magos.api.annotations import (
 from magos.api.phases import Phase
 from magos.api.workspace import Workspace, WorkspaceStatus
 from magos.reconcilers.revisions import detected_revision
+from magos.reconcilers.workspace.handlers.reset import remove_annotations
 from magos.reconcilers.workspace.move import Move
 from magos.reconcilers.workspace.observation import Observation
-from magos.reconcilers.workspace.reset import remove_annotations
 
 __all__ = ["clean_up", "leftovers"]
 

@@ -11,11 +11,11 @@ from magos.api.phases import TERMINAL, WITH_PLAN, Phase
 from magos.api.reasons import Reason
 from magos.api.triggers import Trigger
 from magos.reconcilers.revisions import detected_revision, pending_revision
-from magos.reconcilers.workspace.annotated import read_annotations
+from magos.reconcilers.workspace.inputs.annotated import read_annotations
+from magos.reconcilers.workspace.inputs.specification import same_specification
+from magos.reconcilers.workspace.inputs.variables import variables_changed
 from magos.reconcilers.workspace.move import schedule_of
 from magos.reconcilers.workspace.observation import Observation
-from magos.reconcilers.workspace.specification import same_specification
-from magos.reconcilers.workspace.variables import variables_changed
 
 __all__ = ["REASONS", "Cause", "amendment_cause", "find_cause", "higher", "refused_start", "unconfirmed"]
 

@@ -8,8 +8,8 @@ from typing import Any
 from msgspec import Struct, field
 
 from magos.api.kube import EnvFromSource, EnvVar, LocalObjectReference, Resources, Toleration, Volume, VolumeMount
-from magos.reconcilers.workspace.stages import Stage
-from magos.reconcilers.workspace.toolversion import MINIMUM_OPENTOFU, MINIMUM_TERRAFORM
+from magos.reconcilers.workspace.pod.stages import Stage
+from magos.reconcilers.workspace.pod.toolversion import MINIMUM_OPENTOFU, MINIMUM_TERRAFORM
 
 __all__ = ["DEFAULT_RESOURCES", "DEFAULT_SCHEMES", "MINIMUM_GRACE_SECONDS", "PodConfig", "WorkspaceSettings"]
 

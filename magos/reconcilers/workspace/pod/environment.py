@@ -12,9 +12,9 @@ from magos.api.kube import EnvVar, EnvVarSource, KeySelector
 from magos.api.names import JobType
 from magos.api.workspace import Workspace
 from magos.reconcilers.effects import RepositorySecretReport
-from magos.reconcilers.workspace.policies import SelectedPolicies, policy_environment
-from magos.reconcilers.workspace.stages import Stage, plan_file
-from magos.reconcilers.workspace.variables import REDACT
+from magos.reconcilers.workspace.inputs.policies import SelectedPolicies, policy_environment
+from magos.reconcilers.workspace.inputs.variables import REDACT
+from magos.reconcilers.workspace.pod.stages import Stage, plan_file
 
 __all__ = ["FIXED_NAMES", "FIXED_PREFIXES", "JobPlan", "stage_environment"]
 

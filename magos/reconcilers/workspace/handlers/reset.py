@@ -17,13 +17,20 @@ from magos.api.triggers import Trigger
 from magos.api.workspace import WORKSPACES, CurrentRun
 from magos.ids import RunID, mint_run_id
 from magos.reconcilers.revisions import pending_revision, source_of
-from magos.reconcilers.workspace.annotated import principal_of, read_annotations
+from magos.reconcilers.workspace.evidence.triggers import (
+    REASONS,
+    Cause,
+    amendment_cause,
+    find_cause,
+    higher,
+    unconfirmed,
+)
+from magos.reconcilers.workspace.inputs.annotated import principal_of, read_annotations
+from magos.reconcilers.workspace.inputs.probes import input_probes
+from magos.reconcilers.workspace.inputs.specification import specification_hash
+from magos.reconcilers.workspace.inputs.variables import Composition
 from magos.reconcilers.workspace.move import Move, ask_inputs, normal, to
 from magos.reconcilers.workspace.observation import Observation
-from magos.reconcilers.workspace.probes import input_probes
-from magos.reconcilers.workspace.specification import specification_hash
-from magos.reconcilers.workspace.triggers import REASONS, Cause, amendment_cause, find_cause, higher, unconfirmed
-from magos.reconcilers.workspace.variables import Composition
 from magos.runtime.decision import Delete, Effect, PatchAnnotations
 
 __all__ = ["amend", "begin", "delete_job", "earlier_jobs", "finish_reset", "remove_annotations", "reset"]

@@ -31,13 +31,13 @@ from magos.api.meta import Kind, ObjectMeta
 from magos.api.names import SECRET_COPIES, JobType, job_name, volume_claim_name
 from magos.api.workspace import PhaseOptions, Workspace
 from magos.ids import RunID
-from magos.reconcilers.workspace.environment import JobPlan, stage_environment
-from magos.reconcilers.workspace.ownership import owned_by
-from magos.reconcilers.workspace.policies import policies_config_map, policies_mount, policies_volume
-from magos.reconcilers.workspace.record import JobRecord, encode_record
-from magos.reconcilers.workspace.settings import PodConfig, WorkspaceSettings
-from magos.reconcilers.workspace.stages import Stage, fixed_mounts, fixed_volumes, stages_of
-from magos.reconcilers.workspace.variables import REDACT
+from magos.reconcilers.workspace.inputs.ownership import owned_by
+from magos.reconcilers.workspace.inputs.policies import policies_config_map, policies_mount, policies_volume
+from magos.reconcilers.workspace.inputs.variables import REDACT
+from magos.reconcilers.workspace.pod.environment import JobPlan, stage_environment
+from magos.reconcilers.workspace.pod.record import JobRecord, encode_record
+from magos.reconcilers.workspace.pod.settings import PodConfig, WorkspaceSettings
+from magos.reconcilers.workspace.pod.stages import Stage, fixed_mounts, fixed_volumes, stages_of
 
 __all__ = ["CLAIM_KIND", "DEFAULT_DEADLINE_SECONDS", "IDENTITY", "claim_manifest", "job_manifest"]
 

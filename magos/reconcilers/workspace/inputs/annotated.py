@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from magos.api import annotations
 from magos.durations import format_duration, parse_duration
-from magos.reconcilers.workspace.schedule import DEFAULT_INTERVAL
+from magos.reconcilers.workspace.inputs.schedule import DEFAULT_INTERVAL
 
 __all__ = ["DIRECT_EDIT", "Annotated", "approved_by", "principal_of", "read_annotations"]
 

@@ -24,7 +24,7 @@ from magos.api.workspace import UsedVariable, Workspace
 from magos.ids import digest_of, short_hash
 from magos.reconcilers.variableset.limits import ENTRY_BYTES, PREFIX
 from magos.reconcilers.variableset.sources import SourceKey, reference_of
-from magos.reconcilers.workspace.inputs import Awaiting, Layer, Problem, Unresolved
+from magos.reconcilers.workspace.inputs.layers import Awaiting, Layer, Problem, Unresolved
 
 __all__ = [
     "REDACT",
