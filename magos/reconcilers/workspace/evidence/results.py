@@ -1,29 +1,19 @@
-"""The runner's result: from the pod's termination message to the Job's annotation, and only from there to an outcome.
-
-1. A Job that carries ``mp/result`` has its evidence; the pod is not looked at any more.
-2. Otherwise a readable message of the pod's ``job`` container is saved on the Job, in a decision of its own.
-3. Of a pod that is being deleted it is saved when the pod has ended: Kubernetes lets such a pod go before its Job ends.
-4. That there is no result is concluded from live reads only.
+"""The runner's result, and what stands for one that is missing.
 
 A message counts if it is well formed and names exactly this run and this phase; no other container's message and
 nothing on stdout is ever parsed.
 """
 
-import msgspec
 from msgspec import Struct
 
-from magos.api.annotations import RESULT
-from magos.api.kube import JOBS, Job, Pod
+from magos.api.kube import Pod
 from magos.api.names import JobType
 from magos.api.reasons import Reason
 from magos.api.result import Outcome, Result, decode_result
-from magos.reconcilers.workspace.evidence.podproblems import EndCause, end_cause
-from magos.reconcilers.workspace.move import Move, ask_live
-from magos.reconcilers.workspace.observation import Observation
+from magos.reconcilers.workspace.evidence.podproblems import EndCause
 from magos.reconcilers.workspace.pod.stages import Stage
-from magos.runtime.decision import PatchAnnotations
 
-__all__ = ["OUTCOME_UNKNOWN", "Evidence", "gather", "result_of_pods", "secure"]
+__all__ = ["OUTCOME_UNKNOWN", "Evidence", "judge", "message_of", "result_of_deletion", "result_of_pods"]
 
 OUTCOME_UNKNOWN = "The outcome of the apply is unknown; the next run plans again."
 _TERMINATED = 143
@@ -36,32 +26,9 @@ class Evidence(Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
-def gather(seen: Observation, job_type: JobType, job: Job) -> Evidence | Move:
-    """Return the evidence, or the move that secures it first."""
-    saved = job.metadata.annotations.get(RESULT)
-    if saved is not None:
-        return _judge(saved, seen.run_id, job_type)
-    pods = seen.pods_of_run(job_type)
-    found = result_of_pods(pods, seen.run_id, job_type)
-    if found.result is None:
-        return found if seen.live else ask_live(seen)
-    return _save(job, _message(pods))
-
-
-def secure(seen: Observation, job_type: JobType, job: Job) -> Move | None:
-    """Return the move that saves what a deleted pod leaves, None while or if there is nothing to save.
-
-    Where the runner left no result, it is what Kubernetes says about the pod's end: nobody can read that later.
-    """
-    pods = seen.pods_of_run(job_type)
-    deleted = [pod for pod in pods if pod.metadata.deletion_timestamp is not None]
-    if RESULT in job.metadata.annotations or not deleted or not all(pod.ended for pod in pods):
-        return None
-    message = _message(pods)
-    if not message and any(pod.status.phase == "Failed" for pod in deleted):
-        result = _told(_deletion(deleted[0], end_cause(job, pods)), seen.run_id, job_type)
-        message = msgspec.json.encode(result).decode()
-    return _save(job, message) if message else None
+def result_of_deletion(pod: Pod, cause: EndCause | None, run_id: str, job_type: JobType) -> Result:
+    """Return the result of a deleted pod that left none; ``cause`` is what Kubernetes says about its end."""
+    return _told(_deletion(pod, cause), run_id, job_type)
 
 
 def _deletion(pod: Pod, cause: EndCause | None) -> EndCause:
@@ -86,22 +53,16 @@ def _told(cause: EndCause, run_id: str, job_type: JobType) -> Result:
     )
 
 
-def _save(job: Job, message: str) -> Move:
-    meta = job.metadata
-    saved = {RESULT: message}
-    effect = PatchAnnotations(kind=JOBS, namespace=meta.namespace, name=meta.name, uid=meta.uid, annotations=saved)
-    return Move(effects=(effect,))
-
-
 def result_of_pods(pods: tuple[Pod, ...], run_id: str, job_type: JobType) -> Evidence:
     """Return what the pods themselves say, without a Job to keep it."""
-    message = _message(pods)
+    message = message_of(pods)
     if not message:
         return Evidence(result=None, problem="the pod left no result" if pods else "its pod is gone")
-    return _judge(message, run_id, job_type)
+    return judge(message, run_id, job_type)
 
 
-def _message(pods: tuple[Pod, ...]) -> str:
+def message_of(pods: tuple[Pod, ...]) -> str:
+    """Return the termination message of the pods' stage ``job``; empty if there is none."""
     for pod in pods:
         for status in pod.status.container_statuses:
             if status.name == Stage.JOB and status.state.terminated is not None and status.state.terminated.message:
@@ -109,7 +70,8 @@ def _message(pods: tuple[Pod, ...]) -> str:
     return ""
 
 
-def _judge(text: str, run_id: str, job_type: JobType) -> Evidence:
+def judge(text: str, run_id: str, job_type: JobType) -> Evidence:
+    """Return what a message is worth: it has to be well formed and about this run and this Job."""
     try:
         result = decode_result(text)
     except ValueError as error:

@@ -32,23 +32,7 @@ from magos.reconcilers.workspace.move import Move, ask_all, ask_live, keep, to, 
 from magos.reconcilers.workspace.observation import Observation
 from magos.runtime.decision import Effect, Event, Outcome
 
-__all__ = ["JUDGED_AGAIN", "await_permission", "refuse", "rejudge", "start_apply", "start_plan"]
-
-JUDGED_AGAIN = frozenset(
-    {
-        Reason.NAMESPACE_NOT_ALLOWED,
-        Reason.SERVICE_ACCOUNT_NOT_ALLOWED,
-        Reason.SERVICE_ACCOUNT_NOT_FOUND,
-        Reason.SCHEME_NOT_ALLOWED,
-        Reason.INVALID_CONFIGURATION,
-        Reason.INVALID_REPOSITORY_SECRET,
-        Reason.INVALID_POLICY_SELECTOR,
-        Reason.POLICY_EVALUATION_FAILED,
-        Reason.UNRESOLVED_VARIABLES,
-        Reason.VOLUME_CONFLICT,
-    }
-)
-"""Refusals that every pass may judge again, because nothing has to be created to find out."""
+__all__ = ["await_permission", "refuse", "rejudge", "start_apply", "start_plan"]
 
 
 def await_permission(seen: Observation) -> Move:
