@@ -11,9 +11,9 @@ from typing import Any, NoReturn
 import msgspec
 
 from magos.errors import ConfigurationError
-from magos.reconcilers.workspace.environment import FIXED_NAMES, FIXED_PREFIXES
-from magos.reconcilers.workspace.settings import MINIMUM_GRACE_SECONDS, PodConfig
-from magos.reconcilers.workspace.stages import FIXED_MOUNT_PATHS, FIXED_VOLUMES
+from magos.reconcilers.workspace.pod.environment import FIXED_NAMES, FIXED_PREFIXES
+from magos.reconcilers.workspace.pod.settings import MINIMUM_GRACE_SECONDS, PodConfig
+from magos.reconcilers.workspace.pod.stages import FIXED_MOUNT_PATHS, FIXED_VOLUMES
 
 __all__ = ["VARIABLE", "parse_pod_config", "read_pod_config"]
 

@@ -15,8 +15,8 @@ from magos.api.schema.patterns import VERSION
 from magos.api.workspace import Distribution
 from magos.durations import parse_duration
 from magos.errors import ConfigurationError
-from magos.reconcilers.workspace.settings import PodConfig, WorkspaceSettings
-from magos.reconcilers.workspace.toolversion import MINIMUM_OPENTOFU, MINIMUM_TERRAFORM, SETTINGS
+from magos.reconcilers.workspace.pod.settings import PodConfig, WorkspaceSettings
+from magos.reconcilers.workspace.pod.toolversion import MINIMUM_OPENTOFU, MINIMUM_TERRAFORM, SETTINGS
 from magos.runtime.client.config import SERVICE_ACCOUNT
 
 __all__ = ["load_workspace_settings"]

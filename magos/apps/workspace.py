@@ -34,7 +34,7 @@ from magos.reconcilers.members import BY_PROJECT, by_project, project_index
 from magos.reconcilers.trouble import show_trouble
 from magos.reconcilers.workspace.machine import reconcile
 from magos.reconcilers.workspace.observation import BY_WORKSPACE, observe, workspace_index
-from magos.reconcilers.workspace.settings import WorkspaceSettings
+from magos.reconcilers.workspace.pod.settings import WorkspaceSettings
 from magos.runtime.cache.informer import Change, Informer
 from magos.runtime.controller.controller import ControllerSpec
 from magos.runtime.controller.source import Source, own_key, owner_key, usual_priority

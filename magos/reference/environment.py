@@ -16,9 +16,9 @@ from magos.api.workspace import Source, Terraform, Workspace, WorkspaceSpec
 from magos.durations import format_duration
 from magos.errors import InvariantViolation
 from magos.reconcilers.effects import RepositorySecretReport
-from magos.reconcilers.workspace.environment import JobPlan, stage_environment
-from magos.reconcilers.workspace.policies import SelectedPolicies
-from magos.reconcilers.workspace.settings import WorkspaceSettings
+from magos.reconcilers.workspace.inputs.policies import SelectedPolicies
+from magos.reconcilers.workspace.pod.environment import JobPlan, stage_environment
+from magos.reconcilers.workspace.pod.settings import WorkspaceSettings
 
 __all__ = ["StageVariable", "Variable", "controller_variables", "stage_variables"]
 

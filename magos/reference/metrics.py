@@ -12,7 +12,7 @@ from magos.apps.refwatcher import RefWatcherSettings, refwatcher_controller
 from magos.apps.rollout import rollout_controller
 from magos.apps.variableset import variableset_controller
 from magos.apps.workspace import workspace_controller
-from magos.reconcilers.workspace.settings import WorkspaceSettings
+from magos.reconcilers.workspace.pod.settings import WorkspaceSettings
 from magos.runtime.client.transport import HttpRequest, HttpStream
 from magos.runtime.clock import SystemClock
 from magos.runtime.controller.controller import ControllerSpec

@@ -13,7 +13,7 @@ from magos.api.project import PROJECTS, Project
 from magos.api.selectors import compile_selector
 from magos.api.validatingpolicy import VALIDATING_POLICIES, ValidatingPolicy, policy_text, read_policy
 from magos.errors import MagosError
-from magos.reconcilers.workspace.policies import select_policies
+from magos.reconcilers.workspace.inputs.policies import select_policies
 from tests.envtest.cluster import Cluster, eventually
 
 _ROOT = Path(__file__).parents[2]

@@ -12,10 +12,10 @@ from magos.api.status import NameReference
 from magos.api.workspace import Source, Terraform, Workspace, WorkspaceSpec
 from magos.ids import digest_of
 from magos.reconcilers.effects import RepositorySecretReport
-from magos.reconcilers.workspace.environment import JobPlan
-from magos.reconcilers.workspace.jobs import claim_manifest, job_manifest
-from magos.reconcilers.workspace.record import JobRecord
-from magos.reconcilers.workspace.settings import WorkspaceSettings
+from magos.reconcilers.workspace.pod.environment import JobPlan
+from magos.reconcilers.workspace.pod.manifest import claim_manifest, job_manifest
+from magos.reconcilers.workspace.pod.record import JobRecord
+from magos.reconcilers.workspace.pod.settings import WorkspaceSettings
 from tests.envtest.cluster import Cluster
 
 RUN = "20260102T030405-0a1b2c3d"

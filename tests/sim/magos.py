@@ -24,7 +24,7 @@ from magos.apps.project import project_controller
 from magos.apps.variableset import variableset_controller
 from magos.apps.workspace import workspace_controller
 from magos.ids import digest_of
-from magos.reconcilers.workspace.settings import WorkspaceSettings
+from magos.reconcilers.workspace.pod.settings import WorkspaceSettings
 from magos.runtime.client.client import ApiError
 from magos.runtime.manager.manager import ControllerApp, Manager
 from magos.runtime.manager.settings import Settings

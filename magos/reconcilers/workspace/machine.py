@@ -12,15 +12,17 @@ from magos.api.labels import FINALIZER
 from magos.api.phases import Phase
 from magos.api.workspace import WORKSPACES
 from magos.errors import InvariantViolation
-from magos.reconcilers.workspace import ends, gate, running, start
-from magos.reconcilers.workspace.cleanup import clean_up
-from magos.reconcilers.workspace.deletion import delete
+from magos.reconcilers.workspace.evidence.progress import abandoned_jobs
+from magos.reconcilers.workspace.evidence.triggers import refused_start
+from magos.reconcilers.workspace.handlers import ends, gate, running
+from magos.reconcilers.workspace.handlers.deletion import delete
+from magos.reconcilers.workspace.handlers.finish import clean_up
+from magos.reconcilers.workspace.handlers.refusals import explain
+from magos.reconcilers.workspace.handlers.reset import amend, begin, delete_job, finish_reset
+from magos.reconcilers.workspace.handlers.starting import start
 from magos.reconcilers.workspace.move import Move, ask_live, conclude, keep
 from magos.reconcilers.workspace.observation import Observation
-from magos.reconcilers.workspace.refusals import explain
-from magos.reconcilers.workspace.reset import amend, begin, delete_job, finish_reset
-from magos.reconcilers.workspace.situation import NO_RUN, Situation, abandoned_jobs, phase_of, situation_of
-from magos.reconcilers.workspace.triggers import refused_start
+from magos.reconcilers.workspace.situation import NO_RUN, Situation, phase_of, situation_of
 from magos.runtime.decision import AddFinalizer, Decision, Outcome
 
 __all__ = ["TABLE", "reconcile"]

@@ -12,17 +12,16 @@ from msgspec.structs import replace
 from magos.api.conditions import Abnormal, ConditionType, Standing, find, shorten, standing_conditions
 from magos.api.phases import RUNNING, TERMINAL, Phase
 from magos.api.reasons import Reason, reason_in
-from magos.api.timestamps import format_time, parse_time
+from magos.api.timestamps import format_time
 from magos.api.workspace import WORKSPACES, WorkspaceStatus
-from magos.durations import parse_duration
-from magos.reconcilers.workspace.annotated import read_annotations
+from magos.reconcilers.workspace.inputs.annotated import read_annotations
+from magos.reconcilers.workspace.inputs.probes import input_probes, live_probes, start_probes
+from magos.reconcilers.workspace.inputs.schedule import schedule_of
+from magos.reconcilers.workspace.inputs.specification import same_specification
 from magos.reconcilers.workspace.observation import Observation
-from magos.reconcilers.workspace.probes import input_probes, live_probes, start_probes
-from magos.reconcilers.workspace.schedule import Schedule, advance
-from magos.reconcilers.workspace.specification import same_specification
 from magos.runtime.decision import Decision, Effect, Event, EventType, Outcome, Probe, StatusPatch
 
-__all__ = ["Move", "ask_all", "ask_inputs", "ask_live", "conclude", "keep", "normal", "schedule_of", "to", "warning"]
+__all__ = ["Move", "ask_all", "ask_inputs", "ask_live", "conclude", "keep", "normal", "to", "warning"]
 
 
 class Move(Struct, frozen=True, kw_only=True):
@@ -72,24 +71,10 @@ def warning(seen: Observation, reason: str, action: str, note: str) -> Event:
     return _event(seen, EventType.WARNING, reason, action, note)
 
 
-def schedule_of(seen: Observation) -> Schedule:
-    """Return the schedule of the Workspace at the time of the pass; a stored time that means nothing counts as none."""
-    status = seen.subject.status
-    asked = read_annotations(seen.subject.metadata.annotations)
-    former = status.observed_reconcile_interval
-    try:
-        stored = parse_time(status.next_reconcile_time) if status.next_reconcile_time else None
-        if former in ("", asked.printed):  # nearly always: then there is nothing to convert
-            return advance(seen.now, asked.interval, stored, None)
-        return advance(seen.now, asked.interval, stored, parse_duration(former))
-    except (ValueError, OverflowError):
-        return advance(seen.now, asked.interval, None, None)
-
-
 def conclude(seen: Observation, move: Move) -> Decision:
     """Return the decision for what a handler wants."""
     workspace = seen.subject
-    schedule = schedule_of(seen)
+    schedule = schedule_of(workspace, seen.now)
     next_tick = _whole_second(schedule.next)
     again = min(move.again_at, next_tick) if move.again_at is not None else next_tick
     patch = None

@@ -30,13 +30,13 @@ from magos.api.variableset import VARIABLESETS, VariableSet
 from magos.api.workspace import WORKSPACES, CurrentRun, Workspace
 from magos.ids import parse_run_id
 from magos.reconcilers.effects import JobWarning, RepositorySecretReport
-from magos.reconcilers.workspace import probes
-from magos.reconcilers.workspace.inputs import Layer
-from magos.reconcilers.workspace.memo import Memo
-from magos.reconcilers.workspace.settings import WorkspaceSettings
-from magos.reconcilers.workspace.specification import forget_specification
-from magos.reconcilers.workspace.variables import Composition, compose, layers_of
-from magos.reconcilers.workspace.variables import Outcome as Inputs
+from magos.reconcilers.workspace.inputs import probes
+from magos.reconcilers.workspace.inputs.layers import Layer
+from magos.reconcilers.workspace.inputs.memo import Memo
+from magos.reconcilers.workspace.inputs.specification import forget_specification
+from magos.reconcilers.workspace.inputs.variables import Composition, compose, layers_of
+from magos.reconcilers.workspace.inputs.variables import Outcome as Inputs
+from magos.reconcilers.workspace.pod.settings import WorkspaceSettings
 from magos.runtime.decision import Fact, Probe, ProbeFailure, Refusal, Request, View
 
 __all__ = ["BY_WORKSPACE", "Observation", "observe", "workspace_index"]

@@ -7,17 +7,15 @@ holding. The classification looks at the observation only and is total.
 from enum import StrEnum
 
 from magos.api.annotations import APPROVED, execution_allowed
-from magos.api.kube import Job, Pod
 from magos.api.labels import FINALIZER
 from magos.api.names import JobType
 from magos.api.phases import RUNNING, TERMINAL, WITH_PLAN, Phase
-from magos.reconcilers.workspace.cleanup import leftovers
+from magos.reconcilers.workspace.evidence.leftovers import earlier_jobs, leftovers
+from magos.reconcilers.workspace.evidence.progress import abandoned_jobs, has_ended, pod_started, running_type
+from magos.reconcilers.workspace.evidence.triggers import JUDGED_AGAIN, amendment_cause, find_cause, refused_start
 from magos.reconcilers.workspace.observation import Observation
-from magos.reconcilers.workspace.reset import earlier_jobs
-from magos.reconcilers.workspace.start import JUDGED_AGAIN
-from magos.reconcilers.workspace.triggers import amendment_cause, find_cause, refused_start
 
-__all__ = ["NO_RUN", "Situation", "abandoned_jobs", "phase_of", "pod_started", "running_type", "situation_of"]
+__all__ = ["NO_RUN", "Situation", "phase_of", "situation_of"]
 
 NO_RUN = ""
 """Stands in the table for a Workspace without a run: no phase yet, a phase it cannot be in, or no run named."""
@@ -76,30 +74,6 @@ def situation_of(seen: Observation) -> Situation:
     return _waiting(seen)
 
 
-def running_type(seen: Observation) -> JobType:
-    """Return which Job the current phase is about."""
-    return JobType.APPLY if seen.phase is Phase.APPLYING or seen.phase in WITH_PLAN else JobType.PLAN
-
-
-def pod_started(pod: Pod) -> bool:
-    """True once any container of the pod has run."""
-    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
-    return any(each.state.running is not None or each.state.terminated is not None for each in statuses)
-
-
-def abandoned_jobs(seen: Observation) -> tuple[Job, ...]:
-    """Return the Jobs of a run that is over although no container of theirs has started: their start was given up."""
-    runs = ((seen.job_named(seen.run.plan_job), JobType.PLAN), (seen.job_named(seen.run.apply_job), JobType.APPLY))
-    return tuple(
-        job
-        for job, job_type in runs
-        if job is not None
-        and not _has_ended(job, seen.pods_of_run(job_type))
-        and job.metadata.deletion_timestamp is None
-        and not any(map(pod_started, seen.pods_of_run(job_type)))
-    )
-
-
 def _general(seen: Observation) -> Situation | None:
     meta = seen.subject.metadata
     if seen.stale:
@@ -138,14 +112,9 @@ def _running(seen: Observation) -> Situation:
     if job is None:
         return Situation.JOB_MISSING
     pods = seen.pods_of_run(job_type)
-    if _has_ended(job, pods):
+    if has_ended(job, pods):
         return Situation.JOB_ENDED
     return Situation.JOB_RUNNING if any(map(pod_started, pods)) else Situation.JOB_UNSTARTED
-
-
-def _has_ended(job: Job, pods: tuple[Pod, ...]) -> bool:
-    """Only conditions say that a Job ended, never its counters; a Job that is being deleted ends with its pod."""
-    return job.ended or (job.metadata.deletion_timestamp is not None and all(pod.ended for pod in pods))
 
 
 def _terminal(seen: Observation) -> Situation:

@@ -31,11 +31,11 @@ from magos.local.node.sources import PodSources, environment
 from magos.local.node.volumes import PodVolumes
 from magos.local.programs.recipes import TOFU_VERSION
 from magos.reconcilers.effects import RepositorySecretReport
-from magos.reconcilers.workspace.environment import JobPlan
-from magos.reconcilers.workspace.jobs import job_manifest
-from magos.reconcilers.workspace.policies import SelectedPolicies
-from magos.reconcilers.workspace.record import JobRecord
-from magos.reconcilers.workspace.settings import WorkspaceSettings
+from magos.reconcilers.workspace.inputs.policies import SelectedPolicies
+from magos.reconcilers.workspace.pod.environment import JobPlan
+from magos.reconcilers.workspace.pod.manifest import job_manifest
+from magos.reconcilers.workspace.pod.record import JobRecord
+from magos.reconcilers.workspace.pod.settings import WorkspaceSettings
 from magos.runner.status import StageStatus
 from tests.e2e.runner.pod import RUN
 

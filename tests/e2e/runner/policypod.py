@@ -13,7 +13,7 @@ from magos.api.result import Result
 from magos.api.runnerpod import Stage
 from magos.api.selectors import Selector
 from magos.api.validatingpolicy import ValidatingPolicy, content_digest
-from magos.reconcilers.workspace.policies import policy_environment, select_policies
+from magos.reconcilers.workspace.inputs.policies import policy_environment, select_policies
 from tests.e2e.runner.pod import RunnerPod
 
 __all__ = ["Rendered", "policy"]

@@ -17,7 +17,7 @@ import structlog
 from magos.api.names import JobType
 from magos.api.phases import Phase
 from magos.api.workspace import WORKSPACES
-from magos.reconcilers.workspace.settings import WorkspaceSettings
+from magos.reconcilers.workspace.pod.settings import WorkspaceSettings
 from tests.sim.apiserver import SimApiServer
 from tests.sim.apiserver.resources import Json
 from tests.sim.fleet.crash import CrashPlan

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import anyio
 
-from magos.reconcilers.workspace.settings import WorkspaceSettings
+from magos.reconcilers.workspace.pod.settings import WorkspaceSettings
 from magos.runtime.clock import Clock
 from magos.runtime.manager.manager import ControllerApp, Manager
 from magos.runtime.manager.settings import Settings

@@ -8,7 +8,7 @@ from magos.adapters.podconfig import parse_pod_config
 from magos.api.kube import Resources
 from magos.api.runnerpod import Stage
 from magos.errors import ConfigurationError
-from magos.reconcilers.workspace.settings import PodConfig
+from magos.reconcilers.workspace.pod.settings import PodConfig
 
 FULL = """
 resources:

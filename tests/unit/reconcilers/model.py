@@ -31,10 +31,10 @@ from magos.api.workspace import WORKSPACES, Source, Terraform, Workspace, Worksp
 from magos.reconcilers import project as project_controller
 from magos.reconcilers.effects import JobEvents, JobWarning, RepositorySecretReport, RepositorySecrets
 from magos.reconcilers.members import BY_PROJECT
+from magos.reconcilers.workspace.inputs.specification import specification_hash
 from magos.reconcilers.workspace.machine import reconcile
 from magos.reconcilers.workspace.observation import BY_WORKSPACE, observe
-from magos.reconcilers.workspace.settings import WorkspaceSettings
-from magos.reconcilers.workspace.specification import specification_hash
+from magos.reconcilers.workspace.pod.settings import WorkspaceSettings
 from magos.runtime.decision import (
     AddFinalizer,
     Create,

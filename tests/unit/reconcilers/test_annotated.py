@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from magos.api.annotations import GIT_POLL_INTERVAL, RECONCILE_INTERVAL, REQUESTED_BY, TF_LOG_LEVEL
 from magos.api.workspace import WORKSPACES
 from magos.reconcilers.refwatcher.watch import poll_interval
-from magos.reconcilers.workspace.annotated import principal_of, read_annotations
+from magos.reconcilers.workspace.inputs.annotated import principal_of, read_annotations
 from tests.unit.reconcilers.cluster import Cluster
 from tests.unit.reconcilers.results import reasons
 

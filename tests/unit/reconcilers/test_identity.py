@@ -20,9 +20,9 @@ from magos.api.project import PROJECTS, Project
 from magos.api.reasons import Reason
 from magos.api.result import Violation, ViolationAction
 from magos.api.workspace import WORKSPACES
-from magos.reconcilers.workspace.identity import judge_identity
+from magos.reconcilers.workspace.handlers.starting.identity import judge_identity
+from magos.reconcilers.workspace.inputs.probes import account_probe, start_probes
 from magos.reconcilers.workspace.observation import Observation
-from magos.reconcilers.workspace.probes import account_probe, start_probes
 from magos.runtime.decision import Create, Decision, EventType, Fact, Probe
 from tests.unit.reconcilers.cluster import Cluster
 from tests.unit.reconcilers.model import NAME, NAMESPACE, SETTINGS, workspace_manifest

@@ -24,10 +24,10 @@ from magos.api.runnerpod import REDACT, Stage
 from magos.api.workspace import Distribution, PhaseOptions, Source, Terraform
 from magos.ids import digest_of
 from magos.reconcilers.effects import RepositorySecretReport
-from magos.reconcilers.workspace.environment import JobPlan
-from magos.reconcilers.workspace.jobs import claim_manifest, job_manifest
-from magos.reconcilers.workspace.record import JobRecord, decode_record
-from magos.reconcilers.workspace.settings import DEFAULT_RESOURCES, PodConfig, WorkspaceSettings
+from magos.reconcilers.workspace.pod.environment import JobPlan
+from magos.reconcilers.workspace.pod.manifest import claim_manifest, job_manifest
+from magos.reconcilers.workspace.pod.record import JobRecord, decode_record
+from magos.reconcilers.workspace.pod.settings import DEFAULT_RESOURCES, PodConfig, WorkspaceSettings
 from tests.unit.reconcilers.model import NAMESPACE, SETTINGS, SHA, workspace_manifest
 from tests.unit.reconcilers.results import environment_of
 

@@ -17,7 +17,7 @@ from magos.api.selectors import LabelSelector, Selector, compile_selector
 from magos.api.validatingpolicy import ValidatingPolicy, content_digest, policy_text
 from magos.api.workspace import Workspace
 from magos.bounds import POLICY_TEXTS
-from magos.reconcilers.workspace.policies import (
+from magos.reconcilers.workspace.inputs.policies import (
     SelectedPolicies,
     policies_config_map,
     policies_mount,
@@ -25,7 +25,7 @@ from magos.reconcilers.workspace.policies import (
     policy_environment,
     select_policies,
 )
-from magos.reconcilers.workspace.stages import FIXED_MOUNT_PATHS, FIXED_VOLUMES
+from magos.reconcilers.workspace.pod.stages import FIXED_MOUNT_PATHS, FIXED_VOLUMES
 from tests.unit.reconcilers.model import NAMESPACE, workspace_manifest
 
 EVERYTHING = Selector()

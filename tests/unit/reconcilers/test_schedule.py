@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magos.reconcilers.workspace.schedule import advance
+from magos.reconcilers.workspace.inputs.schedule import advance
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 intervals = st.integers(10, 5000).map(lambda seconds: timedelta(seconds=seconds))

@@ -28,8 +28,8 @@ from magos.api.reasons import Reason
 from magos.api.selectors import LabelSelector, LabelSelectorRequirement
 from magos.api.workspace import WORKSPACES, Distribution, Source, Terraform, Validation
 from magos.reconcilers.effects import JobWarning, RepositorySecretReport, RepositorySecrets
-from magos.reconcilers.workspace.admission import scheme_of
-from magos.reconcilers.workspace.toolversion import precedes
+from magos.reconcilers.workspace.handlers.starting.admission import scheme_of
+from magos.reconcilers.workspace.pod.toolversion import precedes
 from magos.runtime.decision import Create, Delete, LiveGet, PatchAnnotations, ProbeFailure
 from tests.unit.reconcilers.cluster import Cluster
 from tests.unit.reconcilers.model import NAME, NAMESPACE, Crash, workspace_manifest

@@ -25,8 +25,8 @@ from magos.api.variableset import (
     VariableSource,
 )
 from magos.local.node.sources import PodSources, environment, expand
-from magos.reconcilers.workspace.inputs import Awaiting, Layer, Problem, Unresolved
-from magos.reconcilers.workspace.variables import (
+from magos.reconcilers.workspace.inputs.layers import Awaiting, Layer, Problem, Unresolved
+from magos.reconcilers.workspace.inputs.variables import (
     MANIFEST_BYTES,
     Composition,
     apply_environment,

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 from magos.api.kube import JOBS, PODS
 from magos.api.meta import Kind
 from magos.api.workspace import WORKSPACES
+from magos.reconcilers.workspace.inputs.memo import Memo
+from magos.reconcilers.workspace.inputs.specification import _digests, specification_hash
 from magos.reconcilers.workspace.machine import reconcile
-from magos.reconcilers.workspace.memo import Memo
 from magos.reconcilers.workspace.observation import BY_WORKSPACE, _inputs, observe, workspace_index
-from magos.reconcilers.workspace.specification import _digests, specification_hash
 from magos.runtime.decision import Request
 from tests.unit.reconcilers.cluster import Cluster
 from tests.unit.reconcilers.model import NAME, NAMESPACE, ModelView, workspace_manifest

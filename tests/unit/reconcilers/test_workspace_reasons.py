@@ -34,7 +34,7 @@ from magos.api.validatingpolicy import VALIDATING_POLICIES
 from magos.api.variableset import VARIABLESETS, VariableSet, VariableSetSpec
 from magos.api.workspace import WORKSPACES, Source, Validation
 from magos.reconcilers.effects import JobWarning, RepositorySecretReport
-from magos.reconcilers.workspace.settings import WorkspaceSettings
+from magos.reconcilers.workspace.pod.settings import WorkspaceSettings
 from magos.runtime.decision import Create, EventType, ProbeFailure
 from tests.unit.reconcilers.cluster import Cluster
 from tests.unit.reconcilers.model import NAME, NAMESPACE, OTHER_SHA, SETTINGS

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from magos.api.meta import ObjectMeta
 from magos.api.selectors import Selector
 from magos.api.validatingpolicy import ValidatingPolicy, content_digest, policy_text, read_policy
-from magos.reconcilers.workspace.policies import select_policies
+from magos.reconcilers.workspace.inputs.policies import select_policies
 from magos.runner.outcome import StageFailed
 from magos.runner.policyfiles import mounted_policies
 

@@ -12,10 +12,12 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-__all__ = ["DEFAULT_INTERVAL", "MINIMUM_INTERVAL", "Schedule", "advance"]
+from magos.api.timestamps import parse_time
+from magos.api.workspace import Workspace
+from magos.durations import parse_duration
+from magos.reconcilers.workspace.inputs.annotated import read_annotations
 
-DEFAULT_INTERVAL = timedelta(minutes=3)
-MINIMUM_INTERVAL = timedelta(seconds=10)
+__all__ = ["Schedule", "advance", "schedule_of"]
 
 
 class Schedule(Struct, frozen=True, kw_only=True):
@@ -23,6 +25,20 @@ class Schedule(Struct, frozen=True, kw_only=True):
 
     due: bool
     next: datetime
+
+
+def schedule_of(workspace: Workspace, now: datetime) -> Schedule:
+    """Return the schedule of the Workspace at ``now``; a stored time that means nothing counts as none."""
+    status = workspace.status
+    asked = read_annotations(workspace.metadata.annotations)
+    former = status.observed_reconcile_interval
+    try:
+        stored = parse_time(status.next_reconcile_time) if status.next_reconcile_time else None
+        if former in ("", asked.printed):  # nearly always: then there is nothing to convert
+            return advance(now, asked.interval, stored, None)
+        return advance(now, asked.interval, stored, parse_duration(former))
+    except (ValueError, OverflowError):
+        return advance(now, asked.interval, None, None)
 
 
 def advance(now: datetime, interval: timedelta, stored: datetime | None, former: timedelta | None) -> Schedule:

@@ -13,10 +13,10 @@ from magos.api.result import ViolationAction as Action
 from magos.api.timestamps import format_time
 from magos.api.workspace import AwaitingApproval, CurrentRun, GateReason, PlanSummary, PolicyViolation, ViolationAction
 from magos.ids import RunID
-from magos.reconcilers.workspace.finish import finish
+from magos.reconcilers.workspace.handlers.finish import finish
+from magos.reconcilers.workspace.handlers.reset import remove_annotations
 from magos.reconcilers.workspace.move import Move, normal, to
 from magos.reconcilers.workspace.observation import Observation
-from magos.reconcilers.workspace.reset import remove_annotations
 
 __all__ = ["findings", "plan_succeeded", "rejected"]
 

@@ -7,9 +7,9 @@ from magos.api.labels import ARCHIVE_FINALIZER, RUN_ID
 from magos.api.meta import controller_of
 from magos.api.names import volume_claim_name
 from magos.api.reasons import Reason
-from magos.reconcilers.workspace.admission import Refused
-from magos.reconcilers.workspace.jobs import claim_manifest
+from magos.reconcilers.workspace.handlers.starting.admission import Refused
 from magos.reconcilers.workspace.observation import Observation
+from magos.reconcilers.workspace.pod.manifest import claim_manifest
 from magos.runtime.decision import Create, Effect
 
 __all__ = ["Blocker", "find_blocker", "foreign_claim", "judge_claim"]

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from magos.api.kube import EnvFromSource, EnvVar, LocalObjectReference, Resources, Toleration, Volume, VolumeMount
 from magos.api.runnerpod import DEFAULT_SCHEMES, Stage
-from magos.reconcilers.workspace.toolversion import MINIMUM_OPENTOFU, MINIMUM_TERRAFORM
+from magos.reconcilers.workspace.pod.toolversion import MINIMUM_OPENTOFU, MINIMUM_TERRAFORM
 
 __all__ = ["DEFAULT_RESOURCES", "MINIMUM_GRACE_SECONDS", "PodConfig", "WorkspaceSettings"]
 

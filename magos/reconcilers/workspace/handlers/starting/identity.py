@@ -9,7 +9,7 @@ account that is there for something else:
 
 from magos.api.labels import RUNNER
 from magos.api.reasons import Reason
-from magos.reconcilers.workspace.admission import Refused
+from magos.reconcilers.workspace.handlers.starting.admission import Refused
 from magos.reconcilers.workspace.observation import Observation
 
 __all__ = ["judge_identity", "judge_namespace"]

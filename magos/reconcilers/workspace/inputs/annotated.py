@@ -14,12 +14,14 @@ from msgspec.structs import replace
 
 from magos.api import annotations
 from magos.durations import format_duration, parse_duration
-from magos.reconcilers.workspace.schedule import DEFAULT_INTERVAL
 
-__all__ = ["DIRECT_EDIT", "Annotated", "approved_by", "principal_of", "read_annotations"]
+__all__ = ["DEFAULT_INTERVAL", "DIRECT_EDIT", "Annotated", "approved_by", "principal_of", "read_annotations"]
 
 DIRECT_EDIT = "direct edit"
 """Stands for whoever annotated the Workspace without the API, which alone tells who it was for (spec §9.4)."""
+
+DEFAULT_INTERVAL = timedelta(minutes=3)
+"""Time between two ticks of the schedule where no annotation says another."""
 
 _POLL_DEFAULT = "RefWatcher's default"
 """What it is, a flag of another process says."""

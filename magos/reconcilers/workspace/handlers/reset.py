@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from magos.api.annotations import APPROVED, APPROVED_BY, EXECUTION_ALLOWED, execution_allowed
 from magos.api.kube import JOBS, Job
-from magos.api.labels import JOB_TYPE, RUN_ID
 from magos.api.names import JobType, job_name
 from magos.api.phases import WITH_PLAN, Phase
 from magos.api.reasons import Reason, reason_in
@@ -17,16 +16,24 @@ from magos.api.triggers import Trigger
 from magos.api.workspace import WORKSPACES, CurrentRun
 from magos.ids import RunID, mint_run_id
 from magos.reconcilers.revisions import pending_revision, source_of
-from magos.reconcilers.workspace.annotated import principal_of, read_annotations
+from magos.reconcilers.workspace.evidence.leftovers import deletable_jobs, earlier_jobs
+from magos.reconcilers.workspace.evidence.triggers import (
+    REASONS,
+    Cause,
+    amendment_cause,
+    find_cause,
+    higher,
+    unconfirmed,
+)
+from magos.reconcilers.workspace.inputs.annotated import principal_of, read_annotations
+from magos.reconcilers.workspace.inputs.probes import input_probes
+from magos.reconcilers.workspace.inputs.specification import specification_hash
+from magos.reconcilers.workspace.inputs.variables import Composition
 from magos.reconcilers.workspace.move import Move, ask_inputs, normal, to
 from magos.reconcilers.workspace.observation import Observation
-from magos.reconcilers.workspace.probes import input_probes
-from magos.reconcilers.workspace.specification import specification_hash
-from magos.reconcilers.workspace.triggers import REASONS, Cause, amendment_cause, find_cause, higher, unconfirmed
-from magos.reconcilers.workspace.variables import Composition
 from magos.runtime.decision import Delete, Effect, PatchAnnotations
 
-__all__ = ["amend", "begin", "delete_job", "earlier_jobs", "finish_reset", "remove_annotations", "reset"]
+__all__ = ["amend", "begin", "delete_job", "finish_reset", "remove_annotations", "reset"]
 
 _OF_EARLIER_RUN = (EXECUTION_ALLOWED, APPROVED, APPROVED_BY)
 
@@ -42,7 +49,7 @@ def reset(seen: Observation, cause: Cause) -> Move:
     workspace, status = seen.subject, seen.subject.status
     first = not status.current_run_id
     stale = execution_allowed(workspace.metadata.annotations) and not first
-    earlier = tuple(job for job in seen.own_jobs if _deletable(job))
+    earlier = deletable_jobs(seen)
     if stale and not earlier:
         return _take_permission(seen)
     run_id = mint_run_id(seen.now, seen.entropy)
@@ -72,11 +79,6 @@ def reset(seen: Observation, cause: Cause) -> Move:
         )
     effects = () if first else remove_annotations(seen, *_OF_EARLIER_RUN)
     return Move(status=desired, effects=(*effects, *map(delete_job, earlier)), events=tuple(events))
-
-
-def earlier_jobs(seen: Observation) -> tuple[Job, ...]:
-    """Return our Jobs of other runs than the current one that are still to be deleted."""
-    return tuple(job for job in seen.own_jobs if job.metadata.labels.get(RUN_ID) != seen.run_id and _deletable(job))
 
 
 def finish_reset(seen: Observation) -> Move:
@@ -160,12 +162,6 @@ def _fresh_run(seen: Observation, run_id: RunID) -> CurrentRun:
         request=request,
         principal=principal_of(meta.annotations, request),
     )
-
-
-def _deletable(job: Job) -> bool:
-    """A Job that is not going already; an apply that has not ended is nobody's to delete (invariant I9)."""
-    applying = job.metadata.labels.get(JOB_TYPE) != JobType.PLAN
-    return job.metadata.deletion_timestamp is None and (job.ended or not applying)
 
 
 def delete_job(job: Job) -> Effect:

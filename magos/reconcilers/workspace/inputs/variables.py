@@ -24,7 +24,7 @@ from magos.api.variablelimits import ENTRY_BYTES, PREFIX
 from magos.api.variableset import VARIABLESETS, SourceKey, SourceKind, Variable, VariableSet, reference_of
 from magos.api.workspace import UsedVariable, Workspace
 from magos.ids import digest_of, short_hash
-from magos.reconcilers.workspace.inputs import Awaiting, Layer, Problem, Unresolved
+from magos.reconcilers.workspace.inputs.layers import Awaiting, Layer, Problem, Unresolved
 
 __all__ = [
     "Composition",

@@ -13,15 +13,15 @@ from magos.api.reasons import Reason, reason_in
 from magos.api.timestamps import format_time
 from magos.api.triggers import Trigger
 from magos.api.workspace import CurrentRun
-from magos.reconcilers.workspace.evidence import secure
-from magos.reconcilers.workspace.finish import finish
+from magos.reconcilers.workspace.evidence.podproblems import start_problem
+from magos.reconcilers.workspace.evidence.unstarted import unstarted
+from magos.reconcilers.workspace.handlers.finish import finish
+from magos.reconcilers.workspace.handlers.reset import delete_job
+from magos.reconcilers.workspace.handlers.saving import secure
+from magos.reconcilers.workspace.inputs.probes import events_probe, live_probes
 from magos.reconcilers.workspace.move import Move, ask_live, keep, normal, to
 from magos.reconcilers.workspace.observation import Observation
-from magos.reconcilers.workspace.podproblems import start_problem
-from magos.reconcilers.workspace.probes import events_probe, live_probes
-from magos.reconcilers.workspace.record import JobRecord, decode_record
-from magos.reconcilers.workspace.reset import delete_job
-from magos.reconcilers.workspace.unstarted import unstarted
+from magos.reconcilers.workspace.pod.record import JobRecord, decode_record
 from magos.runtime.decision import Outcome
 
 __all__ = [

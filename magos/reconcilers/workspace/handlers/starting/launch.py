@@ -10,13 +10,13 @@ from magos.api.names import JobType
 from magos.api.triggers import Trigger
 from magos.api.workspace import WORKSPACES, CurrentRun
 from magos.reconcilers.effects import RepositorySecretReport
-from magos.reconcilers.workspace.annotated import read_annotations
-from magos.reconcilers.workspace.environment import JobPlan
-from magos.reconcilers.workspace.jobs import IDENTITY, job_manifest
+from magos.reconcilers.workspace.inputs.annotated import read_annotations
+from magos.reconcilers.workspace.inputs.policies import SelectedPolicies, policies_config_map
+from magos.reconcilers.workspace.inputs.variables import Composition, apply_environment, plan_environment
 from magos.reconcilers.workspace.observation import Observation
-from magos.reconcilers.workspace.policies import SelectedPolicies, policies_config_map
-from magos.reconcilers.workspace.record import JobRecord
-from magos.reconcilers.workspace.variables import Composition, apply_environment, plan_environment
+from magos.reconcilers.workspace.pod.environment import JobPlan
+from magos.reconcilers.workspace.pod.manifest import IDENTITY, job_manifest
+from magos.reconcilers.workspace.pod.record import JobRecord
 from magos.runtime.decision import Create, Delete, Effect, Unchanged
 
 __all__ = ["create_apply", "create_plan", "store_policies"]

@@ -17,38 +17,22 @@ from magos.api.phases import WITH_PLAN, Phase
 from magos.api.reasons import Reason, reason_in
 from magos.api.triggers import Trigger
 from magos.ids import RunID
-from magos.reconcilers.workspace.admission import Refused, judge_specs, judge_start, selected_policies
-from magos.reconcilers.workspace.annotated import principal_of, read_annotations
-from magos.reconcilers.workspace.blockers import Blocker, find_blocker, judge_claim
-from magos.reconcilers.workspace.finish import finish
-from magos.reconcilers.workspace.identity import judge_identity, judge_namespace
-from magos.reconcilers.workspace.inputs import Awaiting
-from magos.reconcilers.workspace.launch import create_apply, create_plan, store_policies
+from magos.reconcilers.workspace.evidence.triggers import REASONS, Cause, find_cause, higher
+from magos.reconcilers.workspace.handlers.finish import finish
+from magos.reconcilers.workspace.handlers.reset import remove_annotations, reset
+from magos.reconcilers.workspace.handlers.starting.admission import Refused, judge_specs, judge_start, selected_policies
+from magos.reconcilers.workspace.handlers.starting.blockers import Blocker, find_blocker, judge_claim
+from magos.reconcilers.workspace.handlers.starting.identity import judge_identity, judge_namespace
+from magos.reconcilers.workspace.handlers.starting.launch import create_apply, create_plan, store_policies
+from magos.reconcilers.workspace.inputs.annotated import principal_of, read_annotations
+from magos.reconcilers.workspace.inputs.layers import Awaiting
+from magos.reconcilers.workspace.inputs.policies import SelectedPolicies
+from magos.reconcilers.workspace.inputs.variables import Composition
 from magos.reconcilers.workspace.move import Move, ask_all, ask_live, keep, to, warning
 from magos.reconcilers.workspace.observation import Observation
-from magos.reconcilers.workspace.policies import SelectedPolicies
-from magos.reconcilers.workspace.reset import remove_annotations, reset
-from magos.reconcilers.workspace.triggers import REASONS, Cause, find_cause, higher
-from magos.reconcilers.workspace.variables import Composition
 from magos.runtime.decision import Effect, Event, Outcome
 
-__all__ = ["JUDGED_AGAIN", "await_permission", "refuse", "rejudge", "start_apply", "start_plan"]
-
-JUDGED_AGAIN = frozenset(
-    {
-        Reason.NAMESPACE_NOT_ALLOWED,
-        Reason.SERVICE_ACCOUNT_NOT_ALLOWED,
-        Reason.SERVICE_ACCOUNT_NOT_FOUND,
-        Reason.SCHEME_NOT_ALLOWED,
-        Reason.INVALID_CONFIGURATION,
-        Reason.INVALID_REPOSITORY_SECRET,
-        Reason.INVALID_POLICY_SELECTOR,
-        Reason.POLICY_EVALUATION_FAILED,
-        Reason.UNRESOLVED_VARIABLES,
-        Reason.VOLUME_CONFLICT,
-    }
-)
-"""Refusals that every pass may judge again, because nothing has to be created to find out."""
+__all__ = ["await_permission", "refuse", "rejudge", "start_apply", "start_plan"]
 
 
 def await_permission(seen: Observation) -> Move:

@@ -11,13 +11,22 @@ from magos.api.phases import TERMINAL, WITH_PLAN, Phase
 from magos.api.reasons import Reason
 from magos.api.triggers import Trigger
 from magos.reconcilers.revisions import detected_revision, pending_revision
-from magos.reconcilers.workspace.annotated import read_annotations
-from magos.reconcilers.workspace.move import schedule_of
+from magos.reconcilers.workspace.inputs.annotated import read_annotations
+from magos.reconcilers.workspace.inputs.schedule import schedule_of
+from magos.reconcilers.workspace.inputs.specification import same_specification
+from magos.reconcilers.workspace.inputs.variables import variables_changed
 from magos.reconcilers.workspace.observation import Observation
-from magos.reconcilers.workspace.specification import same_specification
-from magos.reconcilers.workspace.variables import variables_changed
 
-__all__ = ["REASONS", "Cause", "amendment_cause", "find_cause", "higher", "refused_start", "unconfirmed"]
+__all__ = [
+    "JUDGED_AGAIN",
+    "REASONS",
+    "Cause",
+    "amendment_cause",
+    "find_cause",
+    "higher",
+    "refused_start",
+    "unconfirmed",
+]
 
 REASONS = {
     Trigger.CONFIGURATION: Reason.CONFIGURATION_CHANGED,
@@ -29,6 +38,22 @@ REASONS = {
     Trigger.UNKNOWN: Reason.SCHEDULED_RECONCILE,
 }
 """The reason a reset shows; a retry after a failed apply shows RetryApply instead."""
+
+JUDGED_AGAIN = frozenset(
+    {
+        Reason.NAMESPACE_NOT_ALLOWED,
+        Reason.SERVICE_ACCOUNT_NOT_ALLOWED,
+        Reason.SERVICE_ACCOUNT_NOT_FOUND,
+        Reason.SCHEME_NOT_ALLOWED,
+        Reason.INVALID_CONFIGURATION,
+        Reason.INVALID_REPOSITORY_SECRET,
+        Reason.INVALID_POLICY_SELECTOR,
+        Reason.POLICY_EVALUATION_FAILED,
+        Reason.UNRESOLVED_VARIABLES,
+        Reason.VOLUME_CONFLICT,
+    }
+)
+"""Refusals that every pass may judge again, because nothing has to be created to find out."""
 
 _ORDER = tuple(Trigger)
 
@@ -77,7 +102,7 @@ def find_cause(seen: Observation) -> Cause | None:
 
 
 def _on_tick(seen: Observation) -> Cause | None:
-    if seen.phase not in TERMINAL or not schedule_of(seen).due:
+    if seen.phase not in TERMINAL or not schedule_of(seen.subject, seen.now).due:
         return None
     if seen.phase is Phase.APPLIED:
         return _named(Trigger.SCHEDULED)

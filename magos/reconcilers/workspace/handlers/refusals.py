@@ -10,15 +10,15 @@ from magos.api.kube import CONFIG_MAPS, JOBS, PERSISTENT_VOLUME_CLAIMS
 from magos.api.names import JobType
 from magos.api.phases import RUNNING, TERMINAL, WITH_PLAN, Phase
 from magos.api.reasons import Reason, reason_in
-from magos.reconcilers.workspace.admission import Refused
-from magos.reconcilers.workspace.blockers import foreign_claim
-from magos.reconcilers.workspace.ends import conclude_apply, conclude_plan
-from magos.reconcilers.workspace.evidence import result_of_pods
-from magos.reconcilers.workspace.finish import finish
+from magos.reconcilers.workspace.evidence.podproblems import about_quota
+from magos.reconcilers.workspace.evidence.results import result_of_pods
+from magos.reconcilers.workspace.handlers.ends import conclude_apply, conclude_plan
+from magos.reconcilers.workspace.handlers.finish import finish
+from magos.reconcilers.workspace.handlers.starting.admission import Refused
+from magos.reconcilers.workspace.handlers.starting.blockers import foreign_claim
+from magos.reconcilers.workspace.handlers.starting.start import refuse
 from magos.reconcilers.workspace.move import Move, keep, to, warning
 from magos.reconcilers.workspace.observation import Observation
-from magos.reconcilers.workspace.podproblems import about_quota
-from magos.reconcilers.workspace.start import refuse
 from magos.runtime.decision import UNREADABLE, Create, Outcome, PatchAnnotations, Refusal
 
 __all__ = ["explain"]

@@ -22,7 +22,7 @@ from magos.api.validatingpolicy import VALIDATING_POLICIES
 from magos.api.variableset import VARIABLESETS
 from magos.api.workspace import WORKSPACES, Workspace
 from magos.reconcilers.effects import JobEvents, RepositorySecrets
-from magos.reconcilers.workspace.specification import effective_selector
+from magos.reconcilers.workspace.inputs.specification import effective_selector
 from magos.runtime.decision import LiveGet, LiveList, Probe
 
 __all__ = [

@@ -13,11 +13,11 @@ from magos.api.repositorysecret import lacks_password
 from magos.api.selectors import compile_selector
 from magos.api.workspace import Distribution
 from magos.reconcilers.effects import RepositorySecretReport
-from magos.reconcilers.workspace.inputs import Unresolved
+from magos.reconcilers.workspace.inputs.layers import Unresolved
+from magos.reconcilers.workspace.inputs.policies import SelectedPolicies, select_policies
+from magos.reconcilers.workspace.inputs.specification import effective_selector
 from magos.reconcilers.workspace.observation import Observation
-from magos.reconcilers.workspace.policies import SelectedPolicies, select_policies
-from magos.reconcilers.workspace.specification import effective_selector
-from magos.reconcilers.workspace.toolversion import SETTINGS, precedes
+from magos.reconcilers.workspace.pod.toolversion import SETTINGS, precedes
 
 __all__ = ["Refused", "judge_secret", "judge_specs", "judge_start", "scheme_of", "selected_policies"]
 

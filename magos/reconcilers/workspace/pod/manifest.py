@@ -32,12 +32,12 @@ from magos.api.names import JobType, job_name, volume_claim_name
 from magos.api.runnerpod import REDACT, SECRET_COPIES, TERMINATION_LOG, Stage, stages_of
 from magos.api.workspace import PhaseOptions, Workspace
 from magos.ids import RunID
-from magos.reconcilers.workspace.environment import JobPlan, stage_environment
-from magos.reconcilers.workspace.ownership import owned_by
-from magos.reconcilers.workspace.policies import policies_config_map, policies_mount, policies_volume
-from magos.reconcilers.workspace.record import JobRecord, encode_record
-from magos.reconcilers.workspace.settings import PodConfig, WorkspaceSettings
-from magos.reconcilers.workspace.stages import fixed_mounts, fixed_volumes
+from magos.reconcilers.workspace.inputs.ownership import owned_by
+from magos.reconcilers.workspace.inputs.policies import policies_config_map, policies_mount, policies_volume
+from magos.reconcilers.workspace.pod.environment import JobPlan, stage_environment
+from magos.reconcilers.workspace.pod.record import JobRecord, encode_record
+from magos.reconcilers.workspace.pod.settings import PodConfig, WorkspaceSettings
+from magos.reconcilers.workspace.pod.stages import fixed_mounts, fixed_volumes
 
 __all__ = ["CLAIM_KIND", "DEFAULT_DEADLINE_SECONDS", "IDENTITY", "claim_manifest", "job_manifest"]
 

@@ -19,7 +19,7 @@ from magos.api.validatingpolicy import JSON_MODE, ValidatingPolicy, content_dige
 from magos.api.workspace import Workspace
 from magos.bounds import POLICY_TEXTS
 from magos.ids import Digest
-from magos.reconcilers.workspace.ownership import owned_by
+from magos.reconcilers.workspace.inputs.ownership import owned_by
 
 __all__ = [
     "SelectedPolicies",

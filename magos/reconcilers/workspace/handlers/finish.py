@@ -1,16 +1,19 @@
-"""The end of a run: one status write, then one clean-up patch (spec §6.2.9)."""
+"""The end of a run: one status write, then one clean-up patch (spec §6.2.9).
+
+The patch follows the status that makes it right; whatever a crash leaves is removed by any later pass.
+"""
 
 from magos.api.annotations import RECORD
 from magos.api.likeness import CREDENTIALS_MATTER, credentials_hint
 from magos.api.phases import Phase
 from magos.api.reasons import Reason
-from magos.reconcilers.workspace.cleanup import leftovers
+from magos.reconcilers.workspace.evidence.leftovers import leftovers
+from magos.reconcilers.workspace.handlers.reset import remove_annotations
 from magos.reconcilers.workspace.move import Move, normal, to, warning
 from magos.reconcilers.workspace.observation import Observation
-from magos.reconcilers.workspace.record import decode_record
-from magos.reconcilers.workspace.reset import remove_annotations
+from magos.reconcilers.workspace.pod.record import decode_record
 
-__all__ = ["finish"]
+__all__ = ["clean_up", "finish"]
 
 _ACTIONS = {"ApplySucceeded": "Apply", "NoChanges": "Plan", "ApplyFailed": "Apply"}
 
@@ -28,6 +31,11 @@ def finish(seen: Observation, phase: Phase, reason: Reason, message: str, **fiel
         effects=remove_annotations(seen, *leftovers(seen.subject, status)),
         events=(event,),
     )
+
+
+def clean_up(seen: Observation) -> Move:
+    """Remove what a finished run has left."""
+    return Move(effects=remove_annotations(seen, *leftovers(seen.subject)))
 
 
 def _hint(seen: Observation, reason: Reason) -> str:

@@ -1,7 +1,4 @@
-"""What a finished run leaves on the Workspace, and its removal (spec §6.2.9, step 2).
-
-One conditional patch behind the status that makes it right; whatever a crash leaves is removed by any later pass.
-"""
+"""What a finished run leaves on the Workspace and what earlier runs leave in the cluster: all that is still to go."""
 
 from magos.api.annotations import (
     APPROVED,
@@ -13,14 +10,15 @@ from magos.api.annotations import (
     REQUESTED_BY,
     reconcile_request,
 )
+from magos.api.kube import Job
+from magos.api.labels import JOB_TYPE, RUN_ID
+from magos.api.names import JobType
 from magos.api.phases import Phase
 from magos.api.workspace import Workspace, WorkspaceStatus
 from magos.reconcilers.revisions import detected_revision
-from magos.reconcilers.workspace.move import Move
 from magos.reconcilers.workspace.observation import Observation
-from magos.reconcilers.workspace.reset import remove_annotations
 
-__all__ = ["clean_up", "leftovers"]
+__all__ = ["deletable_jobs", "earlier_jobs", "leftovers"]
 
 
 def leftovers(workspace: Workspace, status: WorkspaceStatus | None = None) -> tuple[str, ...]:
@@ -40,6 +38,17 @@ def leftovers(workspace: Workspace, status: WorkspaceStatus | None = None) -> tu
     return tuple(key for key in keys if key in values)
 
 
-def clean_up(seen: Observation) -> Move:
-    """Remove what is left."""
-    return Move(effects=remove_annotations(seen, *leftovers(seen.subject)))
+def deletable_jobs(seen: Observation) -> tuple[Job, ...]:
+    """Return our Jobs, of whichever run, that a reset may delete."""
+    return tuple(job for job in seen.own_jobs if _deletable(job))
+
+
+def earlier_jobs(seen: Observation) -> tuple[Job, ...]:
+    """Return our Jobs of other runs than the current one that are still to be deleted."""
+    return tuple(job for job in deletable_jobs(seen) if job.metadata.labels.get(RUN_ID) != seen.run_id)
+
+
+def _deletable(job: Job) -> bool:
+    """A Job that is not going already; an apply that has not ended is nobody's to delete (invariant I9)."""
+    applying = job.metadata.labels.get(JOB_TYPE) != JobType.PLAN
+    return job.metadata.deletion_timestamp is None and (job.ended or not applying)

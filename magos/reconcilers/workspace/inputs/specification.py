@@ -11,7 +11,7 @@ from magos.api.project import Project
 from magos.api.selectors import LabelSelector
 from magos.api.workspace import Workspace
 from magos.ids import digest_of
-from magos.reconcilers.workspace.memo import Memo
+from magos.reconcilers.workspace.inputs.memo import Memo
 
 __all__ = [
     "EffectiveSelector",

@@ -14,7 +14,7 @@ from magos.api.names import JobType
 from magos.api.runnerpod import Stage
 from magos.api.workspace import Workspace
 from magos.reconcilers.effects import RepositorySecretReport
-from magos.reconcilers.workspace.policies import SelectedPolicies, policy_environment
+from magos.reconcilers.workspace.inputs.policies import SelectedPolicies, policy_environment
 
 __all__ = ["FIXED_NAMES", "FIXED_PREFIXES", "JobPlan", "stage_environment"]
 

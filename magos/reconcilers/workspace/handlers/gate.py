@@ -8,7 +8,7 @@ from magos.api.reasons import reason_in
 from magos.api.timestamps import format_time
 from magos.api.workspace import Approval, ApprovalKind, GateReason
 from magos.ids import RunID
-from magos.reconcilers.workspace.annotated import approved_by
+from magos.reconcilers.workspace.inputs.annotated import approved_by
 from magos.reconcilers.workspace.move import Move, keep, normal, to
 from magos.reconcilers.workspace.observation import Observation
 from magos.runtime.decision import Outcome

@@ -1,0 +1,1 @@
+"""What the machine does in each situation: one module for each part of a run's life."""
