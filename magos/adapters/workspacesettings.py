@@ -12,7 +12,7 @@ from magos.adapters.podconfig import VARIABLE as POD_CONFIG
 from magos.adapters.podconfig import read_pod_config
 from magos.api.runnerpod import ALLOW_EPHEMERAL_STATE, PASSED_ON, VERIFY_SIGNATURES
 from magos.api.schema.patterns import VERSION
-from magos.api.workspace import Distribution
+from magos.api.tool import Distribution
 from magos.durations import parse_duration
 from magos.errors import ConfigurationError
 from magos.reconcilers.workspace.pod.settings import PodConfig, WorkspaceSettings

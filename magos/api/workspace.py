@@ -11,8 +11,10 @@ from msgspec import Struct, field
 
 from magos.api.labels import JOB_SERVICE_ACCOUNT
 from magos.api.meta import Kind, ObjectMeta
+from magos.api.result import ViolationAction
 from magos.api.selectors import LabelSelector
 from magos.api.status import GROUP, VERSION, CommonStatus, NameReference
+from magos.api.tool import Distribution
 from magos.api.triggers import Trigger
 
 __all__ = [
@@ -21,7 +23,6 @@ __all__ = [
     "ApprovalKind",
     "AwaitingApproval",
     "CurrentRun",
-    "Distribution",
     "GateReason",
     "PhaseOptions",
     "PlanSummary",
@@ -32,20 +33,12 @@ __all__ = [
     "Terraform",
     "UsedVariable",
     "Validation",
-    "ViolationAction",
     "Workspace",
     "WorkspaceSpec",
     "WorkspaceStatus",
 ]
 
 # --- spec ------------------------------------------------------------------------------------------------------------
-
-
-class Distribution(StrEnum):
-    """The tool to install."""
-
-    TERRAFORM = "terraform"
-    OPENTOFU = "opentofu"
 
 
 class PhaseOptions(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
@@ -137,14 +130,6 @@ class GateReason(StrEnum):
 
     MANUAL_APPROVAL = "ManualApproval"
     AUDIT_VIOLATIONS = "AuditViolations"
-
-
-class ViolationAction(StrEnum):
-    """What a policy asks for when it is violated."""
-
-    DENY = "Deny"
-    WARN = "Warn"
-    AUDIT = "Audit"
 
 
 class ApprovalKind(StrEnum):

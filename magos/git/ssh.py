@@ -16,8 +16,9 @@ from magos.git.errors import GitError, GitReason
 from magos.git.known_hosts import trusted_lines
 from magos.git.url import RepoURL
 from magos.masking.message import cleared, compose
+from magos.privatefile import write_private
 
-__all__ = ["SSHFiles", "explain", "host_and_port", "repair_key", "ssh_arguments", "write_private"]
+__all__ = ["SSHFiles", "explain", "host_and_port", "repair_key", "ssh_arguments"]
 
 _NULL = os.devnull
 _OFFERED_KEY = re.compile(r"^debug1: Server host key: (\S+) (SHA256:\S+)", re.MULTILINE)
@@ -37,19 +38,13 @@ class SSHFiles(msgspec.Struct, frozen=True):
     @classmethod
     def write(cls, directory: Path, credentials: Credentials) -> "SSHFiles":
         """Write key and host keys into ``directory``, which must be private and outside clone and volume."""
-        known_hosts = write_private(directory / "known_hosts", trusted_lines(credentials.known_hosts))
+        known_hosts = directory / "known_hosts"
+        write_private(known_hosts, trusted_lines(credentials.known_hosts).encode())
         key = None
         if credentials.ssh_private_key:
-            key = write_private(directory / "key", repair_key(credentials.ssh_private_key))
+            key = directory / "key"
+            write_private(key, repair_key(credentials.ssh_private_key).encode())
         return cls(known_hosts, key)
-
-
-def write_private(path: Path, text: str) -> Path:
-    """Create ``path`` with mode 0600 and ``text``, whatever the umask says; it must not exist."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
-        file.write(text)
-    return path
 
 
 def repair_key(text: str) -> str:

@@ -15,12 +15,12 @@ import msgspec
 from magos.api import runnerpod
 from magos.api.names import JobType
 from magos.api.reasons import Reason
+from magos.api.tool import Distribution
 from magos.git.credentials import Credentials
 from magos.ids import Digest, GitSHA, RunID, git_sha, parse_digest, parse_run_id
 from magos.masking.redact import secret_forms
 from magos.outbound.peers import Network, Peers, parse_networks
 from magos.runner.outcome import StageFailed
-from magos.toolchain.releases import Distribution
 
 __all__ = [
     "FetchConfig",

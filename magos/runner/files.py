@@ -1,4 +1,4 @@
-"""Reading and writing files at paths whose folders only our own code and the container decide.
+"""Reading and removing files at paths whose folders only our own code and the container decide.
 
 What lies at the path may still be a link, a named pipe or a gigabyte where a small file is expected. Nothing here
 follows a link in the last component, waits for a pipe's other end, or reads more than it was told to. Where
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from magos.folder import Folder, NotRegular
 
-__all__ = ["NotRegular", "open_regular", "read_limited", "remove", "write_private"]
+__all__ = ["NotRegular", "open_regular", "read_limited", "remove"]
 
 
 @contextmanager
@@ -27,13 +27,6 @@ def read_limited(path: Path, limit: int) -> bytes:
     """Return the content of ``path``; ``ValueError`` if it has more than ``limit`` bytes."""
     with Folder.at(path.parent) as folder:
         return folder.read(path.name, limit)
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Put a file with ``content`` and mode 0600 at ``path`` in one step, in place of whatever lies there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with Folder.at(path.parent) as folder:
-        folder.replace(path.name, io.BytesIO(content))
 
 
 def remove(path: Path) -> None:

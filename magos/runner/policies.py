@@ -20,9 +20,10 @@ from magos.api.result import Violation, ViolationAction
 from magos.api.validatingpolicy import ValidatingPolicy, policy_file, policy_text
 from magos.masking.message import cleared, compose, shorten
 from magos.masking.redact import secret_forms
+from magos.privatefile import write_private
 from magos.runner.config import RunConfig
 from magos.runner.context import Context
-from magos.runner.files import read_limited, remove, write_private
+from magos.runner.files import read_limited, remove
 from magos.runner.outcome import StageFailed
 from magos.runner.policyreport import PolicyResult, Verdict, judge, read_report
 from magos.runner.process import Command, Finished

@@ -11,7 +11,8 @@ import msgspec
 from magos.api.names import JobType
 from magos.api.reasons import Reason
 from magos.api.runnerpod import REPORTED_REASONS, Stage
-from magos.runner.files import read_limited, write_private
+from magos.privatefile import write_private
+from magos.runner.files import read_limited
 from magos.runner.outcome import phase_failed
 from magos.runner.paths import Paths
 

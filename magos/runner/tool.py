@@ -12,6 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from magos.api.reasons import Reason
+from magos.api.tool import Distribution
 from magos.masking.message import cleared, compose
 from magos.runner.config import RunConfig
 from magos.runner.diagnostics import LONGEST_DIAGNOSTIC, last_error, shorten
@@ -19,7 +20,7 @@ from magos.runner.outcome import StageFailed, phase_failed
 from magos.runner.paths import Paths
 from magos.runner.process import Command, Finished, Supervisor
 from magos.runner.sealed import Sealed
-from magos.toolchain.releases import Distribution, architecture
+from magos.toolchain.releases import architecture
 
 __all__ = ["Tool", "inside_tree", "program_name"]
 

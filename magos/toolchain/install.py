@@ -14,13 +14,14 @@ from pathlib import Path
 
 import msgspec
 
+from magos.api.tool import Distribution
 from magos.bounds import TOOL_ARCHIVE, TOOL_TEXT
 from magos.folder import Folder
 from magos.outbound.peers import Peers
 from magos.toolchain.archive import unpack
 from magos.toolchain.errors import ToolError, ToolReason
 from magos.toolchain.keyexpiry import expiry_warning
-from magos.toolchain.releases import Distribution, Release, architecture, default_base, release, shown
+from magos.toolchain.releases import Release, architecture, default_base, release, shown
 from magos.toolchain.verify import read_checksums, release_keys, verify_archive, verify_signature
 
 __all__ = ["InstallRequest", "InstalledTool", "copy_regular", "install"]

@@ -6,26 +6,19 @@ Pure.
 
 import platform
 import re
-from enum import StrEnum
 from typing import assert_never
 from urllib.parse import urlsplit
 
 import msgspec
 
+from magos.api.tool import Distribution
 from magos.toolchain.errors import ToolError, ToolReason
 
-__all__ = ["Distribution", "Release", "architecture", "default_base", "release", "shown"]
+__all__ = ["Release", "architecture", "default_base", "release", "shown"]
 
 _VERSION = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z][0-9A-Za-z.\-]*)?", re.ASCII)
 _ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 _USERINFO = re.compile(r"(?<=//)[^/?#\s]*@")
-
-
-class Distribution(StrEnum):
-    """Which tool; the values are those of ``terraform.distribution``."""
-
-    TERRAFORM = "terraform"
-    OPENTOFU = "opentofu"
 
 
 class Release(msgspec.Struct, frozen=True):

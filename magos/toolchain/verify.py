@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from magos.api.tool import Distribution
 from magos.toolchain.errors import ToolError, ToolReason
 from magos.toolchain.keyexpiry import expiry_of
-from magos.toolchain.releases import Distribution
 
 if TYPE_CHECKING:
     from pysequoia import Cert, Sig

@@ -22,11 +22,12 @@ from pathlib import Path
 from msgspec import Struct
 
 from magos.api.runnerpod import Stage
+from magos.api.tool import Distribution
 from magos.local.programs.assets import AssetSettings, tofu_program
 from magos.local.programs.progress import LineProgress
 from magos.local.programs.recipes import TOFU_VERSION
 from magos.local.servers.mirror import ReleaseMirror, release_mirror
-from magos.toolchain.releases import Distribution, architecture, release
+from magos.toolchain.releases import architecture, release
 from tests.e2e.git.servers import git, http_server
 from tests.e2e.runner.pod import APPLY, PLAN, RunnerPod, Workspace
 

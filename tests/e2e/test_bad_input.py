@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from magos.api.phases import Phase
+from magos.api.tool import Distribution
 from magos.local.ports import free_ports
 from magos.local.programs.recipes import TOFU_VERSION
 from magos.local.servers.gitserver import git_server
-from magos.toolchain.releases import Distribution, architecture, release
+from magos.toolchain.releases import architecture, release
 from tests.e2e.git.servers import SSHServer, ssh_server
 from tests.e2e.onemachine import OneMachine
 

@@ -33,6 +33,7 @@ from magos.api.meta import ObjectMeta
 from magos.api.phases import Phase
 from magos.api.project import Project, ProjectStatus
 from magos.api.reasons import Reason, ReferenceProblem
+from magos.api.result import ViolationAction
 from magos.api.rollout import Rollout, RolloutStatus
 from magos.api.status import CommonStatus
 from magos.api.triggers import Trigger
@@ -54,7 +55,6 @@ from magos.api.workspace import (
     RunRecord,
     RunResult,
     UsedVariable,
-    ViolationAction,
     Workspace,
     WorkspaceStatus,
 )

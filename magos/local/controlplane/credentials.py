@@ -15,7 +15,7 @@ import yaml
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from magos.runner.files import write_private
+from magos.privatefile import write_private
 
 __all__ = ["ADMIN_USER", "CONTROLLER_MANAGER_USER", "Authority", "KeyPair", "kubeconfig_text"]
 

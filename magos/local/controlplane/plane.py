@@ -30,7 +30,7 @@ from magos.local.controlplane.credentials import ADMIN_USER, CONTROLLER_MANAGER_
 from magos.local.ports import free_ports
 from magos.local.processes import ChildProcess, ProcessFailed, ProcessSpec, running
 from magos.local.programs.assets import ControlPlaneAssets
-from magos.runner.files import write_private
+from magos.privatefile import write_private
 
 __all__ = ["ControlPlane"]
 

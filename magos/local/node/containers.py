@@ -19,7 +19,7 @@ from magos.local.node.sandbox import START_FAILED
 from magos.local.node.sources import PodConfigError
 from magos.local.node.volumes import PodVolumes
 from magos.local.processes import ChildProcess, ProcessSpec, read_tail, start
-from magos.runner.files import write_private
+from magos.privatefile import write_private
 
 __all__ = ["ContainerRun", "PodFolder", "image_environment", "now_text"]
 

@@ -14,7 +14,7 @@ import anyio
 
 from magos.api import kube
 from magos.local.node.sources import PodConfigError, PodSources, pod_field
-from magos.runner.files import write_private
+from magos.privatefile import write_private
 
 __all__ = ["PodVolumes", "claim_folder", "remove_claim"]
 

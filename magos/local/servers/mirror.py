@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pysequoia
 
+from magos.api.tool import Distribution
 from magos.local.servers.loopback import LoggedHandler, RequestLog, StaticServer, serving
-from magos.toolchain.releases import Distribution, architecture, release
+from magos.toolchain.releases import architecture, release
 
 __all__ = ["ReleaseMirror", "release_mirror"]
 

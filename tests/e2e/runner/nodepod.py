@@ -25,7 +25,8 @@ from magos.api.result import Result, decode_result
 from magos.api.runnerpod import Stage
 from magos.api.selectors import Selector
 from magos.api.status import NameReference
-from magos.api.workspace import Distribution, Source, Terraform, Workspace, WorkspaceSpec
+from magos.api.tool import Distribution
+from magos.api.workspace import Source, Terraform, Workspace, WorkspaceSpec
 from magos.local.node.containers import ContainerRun, PodFolder, image_environment
 from magos.local.node.sources import PodSources, environment
 from magos.local.node.volumes import PodVolumes

@@ -4,7 +4,8 @@ from magos.api.meta import ObjectMeta
 from magos.api.phases import Phase
 from magos.api.rollout import Rollout, RolloutSpec, RolloutStatus, RolloutStrategy
 from magos.api.status import NameReference
-from magos.api.workspace import Distribution, Source, Terraform, Workspace, WorkspaceSpec, WorkspaceStatus
+from magos.api.tool import Distribution
+from magos.api.workspace import Source, Terraform, Workspace, WorkspaceSpec, WorkspaceStatus
 
 __all__ = ["rollout", "workspace"]
 

@@ -21,7 +21,8 @@ from magos.api.labels import JOB_TYPE, RUN_ID, WORKSPACE, is_label_value
 from magos.api.meta import ObjectMeta
 from magos.api.names import JobType
 from magos.api.runnerpod import REDACT, Stage
-from magos.api.workspace import Distribution, PhaseOptions, Source, Terraform
+from magos.api.tool import Distribution
+from magos.api.workspace import PhaseOptions, Source, Terraform
 from magos.ids import digest_of
 from magos.reconcilers.effects import RepositorySecretReport
 from magos.reconcilers.workspace.pod.environment import JobPlan

@@ -26,7 +26,8 @@ from magos.api.phases import Phase
 from magos.api.project import PROJECTS, Project
 from magos.api.reasons import Reason
 from magos.api.selectors import LabelSelector, LabelSelectorRequirement
-from magos.api.workspace import WORKSPACES, Distribution, Source, Terraform, Validation
+from magos.api.tool import Distribution
+from magos.api.workspace import WORKSPACES, Source, Terraform, Validation
 from magos.reconcilers.effects import JobWarning, RepositorySecretReport, RepositorySecrets
 from magos.reconcilers.workspace.handlers.starting.admission import scheme_of
 from magos.reconcilers.workspace.pod.toolversion import precedes

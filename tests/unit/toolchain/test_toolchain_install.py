@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from magos.api.tool import Distribution
 from magos.toolchain.errors import ToolError, ToolReason
 from magos.toolchain.install import InstallRequest, install
-from magos.toolchain.releases import Distribution
 from tests.unit.toolchain.conftest import BINARY, Mirror, Signer, make_zip
 
 

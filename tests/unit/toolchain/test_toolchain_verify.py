@@ -10,10 +10,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from magos.api.tool import Distribution
 from magos.toolchain.archive import entry_problem
 from magos.toolchain.errors import ToolError, ToolReason
 from magos.toolchain.keyexpiry import WARN_BEFORE, expiry_of, expiry_warning
-from magos.toolchain.releases import Distribution, architecture, release, shown
+from magos.toolchain.releases import architecture, release, shown
 from magos.toolchain.verify import parse_checksums, release_keys, verify_signature
 
 DATA = Path(__file__).parent / "data"

@@ -8,10 +8,9 @@ from magos.api.annotations import APPROVED, APPROVED_BY
 from magos.api.names import JobType, job_name
 from magos.api.phases import Phase
 from magos.api.reasons import Reason
-from magos.api.result import Outcome, Result
-from magos.api.result import ViolationAction as Action
+from magos.api.result import Outcome, Result, ViolationAction
 from magos.api.timestamps import format_time
-from magos.api.workspace import AwaitingApproval, CurrentRun, GateReason, PlanSummary, PolicyViolation, ViolationAction
+from magos.api.workspace import AwaitingApproval, CurrentRun, GateReason, PlanSummary, PolicyViolation
 from magos.ids import RunID
 from magos.reconcilers.workspace.handlers.finish import finish
 from magos.reconcilers.workspace.handlers.reset import remove_annotations
@@ -23,7 +22,7 @@ __all__ = ["findings", "plan_succeeded", "rejected"]
 _MOST_VIOLATIONS = 50
 _LONGEST_LIST = 900
 """Characters of a message that violations may take; the rest says what to do about them."""
-_BLOCKING = frozenset({Action.DENY, Action.WARN})
+_BLOCKING = frozenset({ViolationAction.DENY, ViolationAction.WARN})
 
 
 def plan_succeeded(seen: Observation, result: Result) -> Move:
@@ -130,7 +129,7 @@ def findings(result: Result) -> dict[str, object]:
 
 def _violations(result: Result) -> tuple[PolicyViolation, ...]:
     shown: Sequence[PolicyViolation] = [
-        PolicyViolation(policy=each.policy, message=each.message, action=ViolationAction(each.action))
+        PolicyViolation(policy=each.policy, message=each.message, action=each.action)
         for each in result.violations[:_MOST_VIOLATIONS]
     ]
     return tuple(shown)

@@ -7,7 +7,7 @@ code that it runs, and older ones let the source of a module choose it.
 import re
 from typing import Final
 
-from magos.api.workspace import Distribution
+from magos.api.tool import Distribution
 
 __all__ = ["MINIMUM_OPENTOFU", "MINIMUM_TERRAFORM", "SETTINGS", "precedes"]
 

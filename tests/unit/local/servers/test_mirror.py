@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from magos.api.tool import Distribution
 from magos.local.servers.mirror import ReleaseMirror, release_mirror
 from magos.toolchain.errors import ToolError, ToolReason
 from magos.toolchain.install import InstallRequest, install
-from magos.toolchain.releases import Distribution
 
 _VERSION = "1.2.3"
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from magos.api.reasons import Reason
 from magos.api.repositorysecret import lacks_password
 from magos.api.selectors import compile_selector
-from magos.api.workspace import Distribution
+from magos.api.tool import Distribution
 from magos.reconcilers.effects import RepositorySecretReport
 from magos.reconcilers.workspace.inputs.layers import Unresolved
 from magos.reconcilers.workspace.inputs.policies import SelectedPolicies, select_policies

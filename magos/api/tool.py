@@ -1,0 +1,12 @@
+"""Which tool a Workspace runs; the value is that of ``terraform.distribution``."""
+
+from enum import StrEnum
+
+__all__ = ["Distribution"]
+
+
+class Distribution(StrEnum):
+    """The tool to install."""
+
+    TERRAFORM = "terraform"
+    OPENTOFU = "opentofu"
