@@ -5,10 +5,11 @@ other owners are kept as they are, and ``lastTransitionTime`` moves only when a 
 and idempotent, so an unchanged state gives an equal tuple.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime
 from enum import StrEnum
+from types import MappingProxyType
 from typing import assert_never
 
 from msgspec import Struct
@@ -23,6 +24,7 @@ from magos.errors import InvariantViolation
 __all__ = [
     "KSTATUS",
     "LONGEST_MESSAGE",
+    "MEANINGS",
     "Abnormal",
     "ConditionType",
     "Standing",
@@ -53,6 +55,27 @@ class ConditionType(StrEnum):
 
 KSTATUS = frozenset({ConditionType.READY, ConditionType.RECONCILING, ConditionType.STALLED})
 """The types that follow from phase and reason alone."""
+
+_TROUBLE = (
+    "The API server has not carried out the requests of a controller about the object for a while; the message says"
+    " which, since when, and with what answer."
+)
+MEANINGS: Mapping[str, Mapping[ConditionType, str]] = MappingProxyType(
+    {
+        "Project": {ConditionType.API_TROUBLE: _TROUBLE},
+        "Workspace": {
+            ConditionType.INVALID_ANNOTATIONS: "Annotations that cannot be read, and what is used instead.",
+            ConditionType.SOURCE_UNREACHABLE: "The repository could not be listed three times in a row.",
+            ConditionType.API_TROUBLE: _TROUBLE,
+        },
+        "Rollout": {
+            ConditionType.UNSELECTED_WORKSPACES: "Members that no step selects, and that are never granted.",
+            ConditionType.API_TROUBLE: _TROUBLE,
+        },
+        "VariableSet": {ConditionType.API_TROUBLE: _TROUBLE},
+    }
+)
+"""By kind, what the conditions beside those of ``KSTATUS`` mean where they are present."""
 
 
 class Abnormal(Struct, frozen=True, kw_only=True):

@@ -61,8 +61,8 @@ _TABLE: Mapping[Reason, Explanation] = MappingProxyType(
         ),
         _R.INVALID_CONFIGURATION: _E(
             "the variable or field and its value: path or variable file is not found or outside the repository, no"
-            " backend that outlives the pod, a malformed variable of the runner",
-            "correct the spec or the module",
+            " backend that outlives the pod, a version below the minimum, a malformed variable of the runner",
+            "correct the spec or the module; [where state may be](../faq.md#where-may-the-terraform-state-be)",
         ),
         _R.GIT_FAILED: _E("URL without userinfo, operation, cause", "network, URL, repository"),
         _R.GIT_AUTHENTICATION_FAILED: _E(
@@ -95,7 +95,20 @@ _TABLE: Mapping[Reason, Explanation] = MappingProxyType(
         ),
         _R.VOLUME_CONFLICT: _E("the claim `<ws>-data` belongs to something else", "rename or delete it"),
         _R.JOB_REJECTED: _E("the server's text", "quota, admission policies; delete a foreign object of the same name"),
-        _R.SERVICE_ACCOUNT_NOT_FOUND: _E("the account, time waited", "create it (component `tenant`)"),
+        _R.NAMESPACE_NOT_ALLOWED: _E(
+            "the namespace, which is the one of the controllers",
+            "move the Workspace to a namespace of its own (component `tenant`), or set"
+            " `MAGOS_ALLOW_CONTROLLER_NAMESPACE=true` for the workspace controller",
+        ),
+        _R.SERVICE_ACCOUNT_NOT_ALLOWED: _E(
+            "the account, that it lacks the label `magosproject.io/runner=true`, and the command that adds it",
+            "label the account if whoever may edit Workspaces here may act with its rights, or name another in"
+            " `spec.serviceAccountName`; it heals by itself",
+        ),
+        _R.SERVICE_ACCOUNT_NOT_FOUND: _E(
+            "the account; time waited, if it went after the Job was created",
+            "create it with its label (component `tenant`); it heals by itself",
+        ),
         _R.IMAGE_PULL_FAILED: _E("container, the kubelet's text, time waited", "`MAGOS_JOB_IMAGE` and the pull Secret"),
         _R.POD_UNSCHEDULABLE: _E("the scheduler's text, time waited", "nodes, taints, requested resources"),
         _R.VOLUME_UNAVAILABLE: _E(

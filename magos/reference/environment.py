@@ -1,10 +1,11 @@
 """Environment variables: what controllers read, asked of their own readers, and what each stage of a runner gets."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from msgspec import Struct
 
-from magos.adapters.gitsettings import allowed_schemes
+from magos.adapters.gitsettings import allowed_schemes, peers
 from magos.adapters.workspacesettings import load_workspace_settings
 from magos.api.kube import EnvVar
 from magos.api.meta import ObjectMeta
@@ -23,18 +24,44 @@ from magos.reconcilers.workspace.pod.settings import WorkspaceSettings
 __all__ = ["StageVariable", "Variable", "controller_variables", "stage_variables"]
 
 _DEFAULTS = WorkspaceSettings(job_image="")
+_OF_ALL = frozenset({"POD_NAMESPACE"})
+"""What ``magos/apps/controllers.py`` reads for every process, whatever else the process asks for."""
+_PROCESSES = ("workspace", "project", "rollout", "variableset", "refwatcher")
 _MEANINGS: Mapping[str, tuple[str, str]] = {
     "MAGOS_ALLOWED_GIT_SCHEMES": (
         "URL schemes that may be cloned from: a list of https, http, ssh, git, file.",
         ",".join(DEFAULT_SCHEMES),
     ),
+    "MAGOS_ALLOWED_PEERS": (
+        "Exceptions from networks that are denied, by default or by `MAGOS_DENIED_PEERS`: like `10.1.0.0/16`.",
+        "",
+    ),
+    "MAGOS_ALLOW_CONTROLLER_NAMESPACE": (
+        "`true` lets Workspaces run in the controllers' own namespace; otherwise `NamespaceNotAllowed`.",
+        "false",
+    ),
     "MAGOS_ALLOW_EPHEMERAL_STATE": ("`true` allows configurations whose state ends with the pod.", "false"),
+    "MAGOS_DENIED_PEERS": (
+        "Networks that Git and downloads of tools never connect to (specification §7.2), like `10.0.0.0/8`.",
+        "",
+    ),
     "MAGOS_JOB_IMAGE": ("The runner image. The start is refused without it.", ""),
     "MAGOS_JOB_IMAGE_PULL_POLICY": ("Pull policy of the runner image.", _DEFAULTS.image_pull_policy),
-    "MAGOS_JOB_POD_CONFIG": ("Path of a YAML file with additions to runner pods.", ""),
+    "MAGOS_JOB_POD_CONFIG": (
+        "Path of a YAML file with additions to runner pods, and their requests and limits (specification §5.4).",
+        "",
+    ),
     "MAGOS_JOB_START_TIMEOUT": (
         "Time in which a container of a Job must have started.",
         format_duration(_DEFAULTS.start_timeout),
+    ),
+    "MAGOS_MINIMUM_OPENTOFU_VERSION": (
+        "The lowest `spec.terraform.version` of OpenTofu that is run; below it `InvalidConfiguration`.",
+        _DEFAULTS.minimum_opentofu,
+    ),
+    "MAGOS_MINIMUM_TERRAFORM_VERSION": (
+        "The lowest `spec.terraform.version` of Terraform that is run; below it `InvalidConfiguration`.",
+        _DEFAULTS.minimum_terraform,
     ),
     "MAGOS_OPENTOFU_MIRROR": ("Base URL of OpenTofu releases.", "the vendor's"),
     "MAGOS_PVC_SIZE": ("Size of a Workspace's volume claim.", _DEFAULTS.pvc_size),
@@ -42,6 +69,10 @@ _MEANINGS: Mapping[str, tuple[str, str]] = {
     "MAGOS_RELEASE_KEYS": ("Folder of armoured public keys that releases are verified with.", "the shipped keys"),
     "MAGOS_TERRAFORM_MIRROR": ("Base URL of Terraform releases.", "the vendor's"),
     "MAGOS_VERIFY_SIGNATURES": ("`false` switches the verification of signatures off; checksums stay.", "true"),
+    "POD_NAMESPACE": (
+        "The controllers' own namespace: of the Lease, and where Workspaces are refused. Set by the manifests.",
+        "",
+    ),
     "TF_CLI_CONFIG_FILE": ("CLI configuration of the tool, for mirrors of providers.", ""),
 }
 
@@ -83,18 +114,20 @@ class _Asked(Mapping[str, str]):
 
 
 def controller_variables() -> tuple[Variable, ...]:
-    """Return what the controllers read from the environment, besides what Kubernetes and the client need."""
+    """Return what the controllers read from the environment, besides what the client needs."""
     workspace, refwatcher = _Asked({"MAGOS_JOB_IMAGE": "magos-job"}), _Asked({})
     load_workspace_settings(workspace)
     allowed_schemes(refwatcher)
-    readers = {"workspace": workspace.names, "refwatcher": refwatcher.names}
-    names = sorted(workspace.names | refwatcher.names)
+    peers(refwatcher)
+    asked: Mapping[str, AbstractSet[str]] = {"workspace": workspace.names, "refwatcher": refwatcher.names}
+    readers = {process: asked.get(process, frozenset()) | _OF_ALL for process in _PROCESSES}
+    names = sorted(frozenset[str]().union(*readers.values()))
     if unknown := [name for name in names if name not in _MEANINGS]:
         raise InvariantViolation(f"say in magos/reference/environment.py what {', '.join(unknown)} means")
     return tuple(
         Variable(
             name=name,
-            processes=tuple(process for process, asked in readers.items() if name in asked),
+            processes=tuple(process for process, read in readers.items() if name in read),
             default=_MEANINGS[name][1],
             meaning=_MEANINGS[name][0],
             handed_on=name in PASSED_ON,

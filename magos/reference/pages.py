@@ -38,12 +38,12 @@ def configuration_page() -> str:
         "",
         "## Environment of the controllers",
         "",
-        "Besides `POD_NAMESPACE`, and `KUBECONFIG` outside a cluster. An empty variable counts as unset.",
+        "Besides `KUBECONFIG` outside a cluster. An empty variable counts as unset.",
         "",
         *_table(
             ("variable", "process", "default", "meaning", "handed on to the runner"),
             (
-                (f"`{v.name}`", ", ".join(v.processes), v.default, v.meaning, "yes" if v.handed_on else "")
+                (f"`{v.name}`", _processes(v.processes), v.default, v.meaning, "yes" if v.handed_on else "")
                 for v in controller_variables()
             ),
         ),

@@ -93,9 +93,6 @@ class Unreadable(MagosError):
         self.ref = ref
 
 
-# --- facts: impure knowledge, obtained by a probe and seen by the pass that follows it at once -----------------------
-
-
 class Probe(Struct, frozen=True):
     """Base of everything a reconciler may ask the outside world. Probes compare by value and have no side effects.
 
@@ -173,9 +170,6 @@ class View(Protocol):
     def trouble(self) -> "Trouble | None":
         """Why no pass of this key has come to its end for a while, None if that is not so."""
         ...
-
-
-# --- effects: a closed union, each with its precondition -------------------------------------------------------------
 
 
 class Propagation(StrEnum):

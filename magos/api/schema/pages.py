@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from magos import bounds
-from magos.api.conditions import kstatus
+from magos.api.conditions import KSTATUS, MEANINGS, ConditionType, kstatus
 from magos.api.phases import WORKSPACE_TRANSITIONS, Phase
 from magos.api.reasons import KIND_REASONS, WORKSPACE_REASONS
 from magos.api.schema.crd import Definition, manifest
@@ -63,6 +63,7 @@ def kind_page(definition: Definition) -> str:
         lines += [_row(path, entry) for path, entry in _fields(schema["properties"][part], "")]
         lines.append("")
     lines += ["## Phases and reasons", "", *_standings(kind.name), ""]
+    lines += ["## Conditions", "", *_conditions(kind.name), ""]
     lines += ["## Refused at admission", ""]
     lines += [f"- `{path or kind.name}`: {message}" for path, message in _messages(schema)]
     return "\n".join(lines) + "\n"
@@ -100,6 +101,17 @@ def _standings(kind: str) -> list[str]:
         ready, companion = kstatus(phase, reason)
         lines.append(f"| {phase} | `{reason}` | {ready} | {companion or ''} |")
     return lines
+
+
+def _conditions(kind: str) -> list[str]:
+    own = ", ".join(f"`{each}`" for each in ConditionType if each in KSTATUS)
+    return [
+        f"{own} say what phase and reason say. These are present only while they are True:",
+        "",
+        "| type | meaning |",
+        "|---|---|",
+        *(f"| `{each}` | {meaning} |" for each, meaning in MEANINGS[kind].items()),
+    ]
 
 
 def _workspace_phases() -> list[str]:

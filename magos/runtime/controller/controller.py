@@ -49,6 +49,7 @@ from magos.runtime.controller.endings import Applied, End
 from magos.runtime.controller.passes import PassObserver, PassReport, Result
 from magos.runtime.controller.probes import ProbeHandler, ProbeRegistry
 from magos.runtime.controller.ratelimiter import ChurnGuard
+from magos.runtime.controller.resting import Resting
 from magos.runtime.controller.source import Bell, Source
 from magos.runtime.controller.troubles import Troubles
 from magos.runtime.controller.view import Caches, CacheView
@@ -134,15 +135,13 @@ class Controller:
         self._echoes = Echoes()
         self._troubles = Troubles(machinery.clock)
         self._carry: dict[Key, _Carry] = {}
-        self._resting: dict[Key, None] = {}  # they met what cannot be read
+        self._resting = Resting(machinery.informers, self.queue.add)
         self._churn: ChurnGuard[Key] = ChurnGuard()
         self._serial = itertools.count(1)
         self._stopping = False
         self._log = structlog.get_logger(__name__).bind(controller=spec.name)
         for source in spec.sources:
             source.informer.add_handler(self._handler(source))
-        for informer in machinery.informers:
-            informer.on_progress(_Rise(informer, self._wake_resting))
         for bell in spec.bells:
             bell.answer(self.queue.add)
 
@@ -168,12 +167,6 @@ class Controller:
     def parked(self) -> int:
         """Number of keys that wait until the caches have seen their writes."""
         return self._gate.parked
-
-    def _wake_resting(self) -> None:
-        """Something can be read again or is gone, which need not be a change that any source maps to these keys."""
-        resting, self._resting = self._resting, {}
-        for key in resting:
-            self.queue.add(key)
 
     def _handler(self, source: Source[Any]) -> Callable[[Change[Any]], None]:
         own = source.informer.kind == self.spec.kind
@@ -240,7 +233,7 @@ class Controller:
         except ApiError as error:
             applied = Applied(end=End.TRANSIENT, message=error.message, retry_after=error.retry_after)
         except Unreadable as error:
-            self._resting[item.key] = None
+            self._resting.add(item.key)
             applied = Applied(end=End.TRANSIENT, message=str(error))
         except Exception as error:  # noqa: BLE001 - no error of one key ends a worker
             self._log.exception("reconcile raised", namespace=item.key.namespace, name=item.key.name)
@@ -340,20 +333,6 @@ class Controller:
             status = getattr(self._caches.of(self.spec.kind).get(*key), "status", None)
         extra = {} if status is None else self.spec.log_fields(status)
         return {"namespace": key.namespace, "name": key.name, **extra}
-
-
-class _Rise:
-    """A progress callback that calls ``act`` where objects have left the quarantine of the informer's cache."""
-
-    def __init__(self, informer: Informer[Any], act: Callable[[], None]) -> None:
-        self._quarantine = informer.cache.quarantine
-        self._act = act
-        self._known = 0
-
-    def __call__(self, _version: str) -> None:
-        if self._known != self._quarantine.released:
-            self._known = self._quarantine.released
-            self._act()
 
 
 def _begins_anew(change: Change[Any]) -> bool:

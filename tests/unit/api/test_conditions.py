@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from magos.api.conditions import (
     KSTATUS,
     LONGEST_MESSAGE,
+    MEANINGS,
     Abnormal,
     ConditionType,
     Standing,
@@ -20,6 +21,8 @@ from magos.api.conditions import (
 from magos.api.meta import Condition
 from magos.api.phases import Phase
 from magos.api.reasons import HEALING, Reason
+from magos.api.schema.crd import DEFINITIONS
+from magos.api.schema.pages import kind_page
 from magos.errors import InvariantViolation
 
 _NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -146,3 +149,13 @@ def test_bound_status_message(message: str) -> None:
     short = shorten(message)
     assert len(short) <= LONGEST_MESSAGE
     assert short == message or (short.endswith("…") and message.startswith(short[:-1]))
+
+
+def test_every_condition_that_is_written_is_explained_on_the_page_of_its_kind() -> None:
+    not_built = {ConditionType.HISTORY_BACKLOG}
+    assert {each for kind in MEANINGS.values() for each in kind} == set(ConditionType) - KSTATUS - not_built
+    assert {definition.kind.name for definition in DEFINITIONS} == MEANINGS.keys()
+    for definition in DEFINITIONS:
+        page = kind_page(definition)
+        assert [each for each in MEANINGS[definition.kind.name] if f"| `{each}` | " not in page] == []
+        assert ConditionType.API_TROUBLE in MEANINGS[definition.kind.name]

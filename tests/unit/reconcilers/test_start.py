@@ -175,7 +175,7 @@ def test_an_administrator_moves_the_minimum() -> None:
 @pytest.mark.parametrize(
     "ordered",
     [
-        # The example of semver.org, §11.
+        # The example of Semantic Versioning 2.0.0, item 11.
         ["1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-alpha.beta", "1.0.0-beta", "1.0.0-beta.2", "1.0.0-beta.11"],
         ["1.0.0-rc.1", "1.0.0", "1.0.1", "1.2.0", "1.10.0-x", "1.10.0", "2.0.0"],
     ],

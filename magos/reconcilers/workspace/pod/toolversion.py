@@ -27,7 +27,7 @@ _DIGITS: Final = re.compile(r"[0-9]+", re.ASCII)
 
 
 def precedes(version: str, minimum: str) -> bool:
-    """Tell whether ``version`` is older than ``minimum`` by the order of semver.org (§11); both must be versions."""
+    """Tell whether ``version`` is older than ``minimum`` (Semantic Versioning 2.0.0, item 11); both are versions."""
     return _order(version) < _order(minimum)
 
 
