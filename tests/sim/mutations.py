@@ -20,6 +20,7 @@ _COPIED = ("magos", "tests", "crds", "deploy", "samples", "pyproject.toml", "REA
 _GUARDS = ("tests/sim/test_guards.py",)
 _RUNTIME = ("tests/sim/test_effects.py", "tests/sim/test_controller.py")
 _ENDS = ("tests/unit/reconcilers/test_ends.py",)
+_TRANSITIONS = ("tests/unit/reconcilers/test_transitions.py",)
 _VARIABLES = ("tests/unit/reconcilers/test_workspace_variables.py",)
 _POLICIES = ("tests/unit/reconcilers/test_workspace_policies.py",)
 _EXCHANGE = "tests/e2e/hostile/test_plan_exchange.py::test_no_exchange_at_any_moment_makes_two_plans_of_one"
@@ -73,6 +74,20 @@ MUTATIONS = (
         "magos/reconcilers/workspace",
         "if trigger in (Trigger.CONFIGURATION, Trigger.REVISION) and execution_allowed(",
         "if trigger in () and execution_allowed(",
+    ),
+    Mutation(
+        "phases: an unlisted transition is written",
+        "magos/reconcilers/workspace",
+        "if after is not None and not may_follow(before, after):",
+        "if False:",
+        _TRANSITIONS,
+    ),
+    Mutation(
+        "phases: a phase that a stranger wrote stops the controller",
+        "magos/reconcilers/workspace",
+        "if before not in WORKSPACE_TRANSITIONS or (before is Phase.DELETING and meta.deletion_timestamp is None):",
+        "if False:",
+        _TRANSITIONS,
     ),
     Mutation(
         "gate: any approval opens it",
