@@ -13,7 +13,7 @@ from magos.api.timestamps import format_time
 from magos.api.triggers import Trigger
 from magos.api.workspace import CurrentRun
 from magos.reconcilers.workspace.evidence.podproblems import start_problem
-from magos.reconcilers.workspace.evidence.unstarted import unstarted
+from magos.reconcilers.workspace.evidence.progress import unstarted
 from magos.reconcilers.workspace.handlers.finish import finish
 from magos.reconcilers.workspace.handlers.reset import delete_job
 from magos.reconcilers.workspace.handlers.saving import secure
