@@ -67,7 +67,7 @@ WORKSPACE_TRANSITIONS: Mapping[Phase | None, frozenset[Phase]] = MappingProxyTyp
         _P.DELETING: frozenset({_P.DELETING}),
     }
 )
-"""Every pair of phases that a Workspace may show one after the other. What is not listed is a bug."""
+"""Every pair of phases that a Workspace may show one after the other. What is not listed is a bug, and not written."""
 
 
 def may_follow(before: Phase | None, after: Phase) -> bool:

@@ -19,13 +19,14 @@ _ROOT = Path(__file__).parents[2]
 _COPIED = ("magos", "tests", "crds", "deploy", "samples", "pyproject.toml", "README.md")
 _GUARDS = ("tests/sim/test_guards.py",)
 _RUNTIME = ("tests/sim/test_effects.py", "tests/sim/test_controller.py")
-_ENDS = ("tests/unit/reconcilers/test_ends.py",)
-_VARIABLES = ("tests/unit/reconcilers/test_workspace_variables.py",)
-_POLICIES = ("tests/unit/reconcilers/test_workspace_policies.py",)
+_ENDS = ("tests/unit/reconcilers/workspace/handlers/test_ends.py",)
+_TRANSITIONS = ("tests/unit/reconcilers/workspace/test_transitions.py",)
+_VARIABLES = ("tests/unit/reconcilers/workspace/test_workspace_variables.py",)
+_POLICIES = ("tests/unit/reconcilers/workspace/test_workspace_policies.py",)
 _EXCHANGE = "tests/e2e/hostile/test_plan_exchange.py::test_no_exchange_at_any_moment_makes_two_plans_of_one"
 _LEFT = "tests/e2e/hostile/test_leftover_files.py"
 _STATE = "tests/unit/runner/test_state.py"
-_IDENTITY = ("tests/unit/reconcilers/test_identity.py",)
+_IDENTITY = ("tests/unit/reconcilers/workspace/handlers/starting/test_identity.py",)
 _STAGES = "tests/e2e/runner/test_runner_stages.py"
 _LASTING = (
     "tests/sim/test_lasting_faults.py::test_watch_events_of_own_writes_do_not_cut_the_pauses_short",
@@ -41,7 +42,7 @@ _STOLEN = "tests/e2e/hostile/test_stolen_credentials.py"
 _ACCESS = ("tests/unit/git/test_git_access.py",)
 _MASKING = ("tests/unit/runner/test_redact_wrapped.py", "tests/unit/runner/test_redact_parts.py")
 _REFWATCHER_DOOR = ("tests/unit/apps/test_refwatcher_door.py",)
-_ROLLOUT = ("tests/unit/reconcilers/test_rollout.py", "tests/unit/reconcilers/test_rollout_laws.py")
+_ROLLOUT = ("tests/unit/reconcilers/rollout/test_rollout.py", "tests/unit/reconcilers/rollout/test_rollout_laws.py")
 _WIRE = ("tests/unit/git/test_git_wire.py",)
 _CHILDREN = ("tests/unit/git/test_git_children.py",)
 _OUTBOUND = ("tests/unit/outbound/test_outbound_connections.py",)
@@ -73,6 +74,20 @@ MUTATIONS = (
         "magos/reconcilers/workspace",
         "if trigger in (Trigger.CONFIGURATION, Trigger.REVISION) and execution_allowed(",
         "if trigger in () and execution_allowed(",
+    ),
+    Mutation(
+        "phases: an unlisted transition is written",
+        "magos/reconcilers/workspace",
+        "if after is not None and not may_follow(before, after):",
+        "if False:",
+        _TRANSITIONS,
+    ),
+    Mutation(
+        "phases: a phase that a stranger wrote stops the controller",
+        "magos/reconcilers/workspace",
+        "if before not in WORKSPACE_TRANSITIONS or (before is Phase.DELETING and meta.deletion_timestamp is None):",
+        "if False:",
+        _TRANSITIONS,
     ),
     Mutation(
         "gate: any approval opens it",
@@ -147,14 +162,14 @@ MUTATIONS = (
         "magos/reconcilers/workspace",
         "own = (pod for pod in found if _is_of_job(pod, name, job))",
         "own = found",
-        ("tests/unit/reconcilers/test_foreign_pods.py",),
+        ("tests/unit/reconcilers/workspace/test_foreign_pods.py",),
     ),
     Mutation(
         "permission: survives a crash between reset and the end of a Job",
         "magos/reconcilers/workspace",
         "if stale and not earlier:",
         "if stale and not earlier and seen.phase is not Phase.PLANNING:",
-        ("tests/unit/reconcilers/test_triggers.py",),
+        ("tests/unit/reconcilers/workspace/evidence/test_triggers.py",),
     ),
     Mutation(
         "status: the end of a run speaks about a spec that was edited meanwhile",
@@ -210,21 +225,21 @@ MUTATIONS = (
         "magos/reconcilers/workspace",
         "return DEFAULT_RESOURCES[stage] if own is None else own",
         "return Resources() if own is None else own",
-        ("tests/unit/reconcilers/test_jobs.py",),
+        ("tests/unit/reconcilers/workspace/pod/test_jobs.py",),
     ),
     Mutation(
         "deletion: gives up an apply whose container has started",
         "magos/reconcilers/workspace",
         "    if job.metadata.deletion_timestamp is not None or any(map(pod_started, pods)):\n",
         "    if job.metadata.deletion_timestamp is not None:\n",
-        ("tests/unit/reconcilers/test_deletion.py",),
+        ("tests/unit/reconcilers/workspace/handlers/test_deletion.py",),
     ),
     Mutation(
         "deletion: gives up an apply by the cache alone",
         "magos/reconcilers/workspace",
         "    if not seen.live or (current and seen.warnings is None):\n",
         "    if False:\n",
-        ("tests/unit/reconcilers/test_deletion.py",),
+        ("tests/unit/reconcilers/workspace/handlers/test_deletion.py",),
     ),
     Mutation(
         "deletion: does not wait for the apply",
@@ -293,7 +308,7 @@ MUTATIONS = (
         "magos/reconcilers/workspace",
         "if not (seen.run.plan_digest and seen.run.revision):",
         "if False:",
-        ("tests/unit/reconcilers/test_start.py",),
+        ("tests/unit/reconcilers/workspace/handlers/starting/test_start.py",),
     ),
     Mutation(
         "digest: the runner applies whatever plan file is there",
@@ -420,7 +435,7 @@ MUTATIONS = (
         "magos/reconcilers/workspace",
         "    if not precedes(wanted.version, minimum):\n        return None\n",
         "    if minimum:\n        return None\n",
-        ("tests/unit/reconcilers/test_start.py",),
+        ("tests/unit/reconcilers/workspace/handlers/starting/test_start.py",),
     ),
     Mutation(
         "volume: a link on the way is followed",
@@ -545,7 +560,7 @@ MUTATIONS = (
         "magos/reconcilers/rollout",
         "and _recorded_revision(member) != pending:",
         "and not pending:",
-        ("tests/unit/reconcilers/test_promotion_race.py", *_ROLLOUT),
+        ("tests/unit/reconcilers/rollout/test_promotion_race.py", *_ROLLOUT),
     ),
     Mutation(
         "orchestration: the Project grants beside a Rollout",
@@ -1004,7 +1019,7 @@ MUTATIONS = (
         "magos/reconcilers/workspace",
         "if stage in (Stage.RENDER, Stage.JOB):  # they have no variables",
         "if stage in (Stage.RENDER,):  # they have no variables",
-        ("tests/unit/reconcilers/test_jobs.py",),
+        ("tests/unit/reconcilers/workspace/pod/test_jobs.py",),
     ),
     Mutation(
         "masking: a token that the kubelet exchanged is not read again",

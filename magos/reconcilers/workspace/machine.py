@@ -6,13 +6,12 @@ The key is (phase, situation), the value the handler. A pair that is not listed 
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from magos.api.labels import FINALIZER
 from magos.api.phases import Phase
 from magos.api.workspace import WORKSPACES
 from magos.errors import InvariantViolation
-from magos.reconcilers.workspace.evidence.progress import abandoned_jobs
 from magos.reconcilers.workspace.evidence.triggers import refused_start
 from magos.reconcilers.workspace.handlers import ends, gate, running
 from magos.reconcilers.workspace.handlers.deletion import delete
@@ -22,14 +21,46 @@ from magos.reconcilers.workspace.handlers.reset import amend, begin, delete_job,
 from magos.reconcilers.workspace.handlers.starting import start
 from magos.reconcilers.workspace.move import Move, ask_live, conclude, keep
 from magos.reconcilers.workspace.observation import Observation
-from magos.reconcilers.workspace.situation import NO_RUN, Situation, phase_of, situation_of
+from magos.reconcilers.workspace.situation import (
+    NO_RUN,
+    Abandoned,
+    Approved,
+    HalfReset,
+    JobEnded,
+    JobMissing,
+    JobPresent,
+    JobRunning,
+    JobUnstarted,
+    Leftovers,
+    RefusedStart,
+    Situation,
+    Triggered,
+    phase_of,
+    situation_of,
+)
 from magos.runtime.decision import AddFinalizer, Decision, Outcome
 
 __all__ = ["TABLE", "reconcile"]
 
-Handler: TypeAlias = Callable[[Observation], Move]
+Handler: TypeAlias = Callable[[Observation, Any], Move]
+"""Gets the evidence of its situation; ``_on`` has the type checker compare the two."""
 
+_Row: TypeAlias = tuple[tuple[Phase | str, Situation], Handler]
 _S = Situation
+_F = TypeVar(
+    "_F",
+    JobPresent,
+    HalfReset,
+    Leftovers,
+    Abandoned,
+    RefusedStart,
+    Triggered,
+    Approved,
+    JobMissing,
+    JobEnded,
+    JobRunning,
+    JobUnstarted,
+)
 
 
 def claim(seen: Observation) -> Move:
@@ -45,19 +76,29 @@ def claim(seen: Observation) -> Move:
     return Move(effects=(effect,))
 
 
-def begin_after_failure(seen: Observation) -> Move:
+def begin_after_failure(seen: Observation, found: Triggered) -> Move:
     """A refused start begins anew with its former trigger; everything else with the first that holds."""
-    return start.restart(seen) if refused_start(seen) and seen.has_run else begin(seen)
+    return start.restart(seen, found.cause) if refused_start(seen) and seen.has_run else begin(seen, found)
 
 
-def delete_abandoned(seen: Observation) -> Move:
+def delete_abandoned(seen: Observation, found: Abandoned) -> Move:
     """Finish what a crash left of a start that was given up; a container that started meanwhile is not touched."""
     if not seen.live:
         return ask_live(seen)
-    return Move(effects=tuple(map(delete_job, abandoned_jobs(seen))))
+    return Move(effects=tuple(map(delete_job, found.jobs)))
 
 
-def _everywhere(handler: Handler, situation: Situation) -> dict[tuple[Phase | str, Situation], Handler]:
+def _on(phase: Phase | str, found: type[_F], handler: Callable[[Observation, _F], Move]) -> _Row:
+    """Return the row of a situation that carries evidence."""
+    return (phase, found.kind), handler
+
+
+def _in(phase: Phase | str, situation: Situation, handler: Callable[[Observation], Move]) -> _Row:
+    """Return the row of a situation that the observation alone explains."""
+    return (phase, situation), lambda seen, _found: handler(seen)
+
+
+def _everywhere(handler: Callable[[Observation], Move], situation: Situation) -> tuple[_Row, ...]:
     phases: tuple[Phase | str, ...] = (
         NO_RUN,
         Phase.PENDING,
@@ -69,58 +110,57 @@ def _everywhere(handler: Handler, situation: Situation) -> dict[tuple[Phase | st
         Phase.FAILED,
         Phase.VALIDATION_FAILED,
     )
-    return {(phase, situation): handler for phase in phases}
+    return tuple(_in(phase, situation, handler) for phase in phases)
 
 
-def _with_plan(phase: Phase) -> dict[tuple[Phase | str, Situation], Handler]:
-    return {
-        (phase, _S.JOB_PRESENT): running.adopt_apply,
-        (phase, _S.TRIGGERED): begin,
-        (phase, _S.GATED): gate.wait_for_approval,
-        (phase, _S.APPROVED): gate.open_gate,
-        (phase, _S.FORBIDDEN): start.await_permission,
-        (phase, _S.PERMITTED): start.start_apply,
-    }
+def _with_plan(phase: Phase) -> tuple[_Row, ...]:
+    return (
+        _on(phase, JobPresent, running.adopt_apply),
+        _on(phase, Triggered, begin),
+        _in(phase, _S.GATED, gate.wait_for_approval),
+        _on(phase, Approved, gate.open_gate),
+        _in(phase, _S.FORBIDDEN, start.await_permission),
+        _in(phase, _S.PERMITTED, start.start_apply),
+    )
 
 
-def _terminal(phase: Phase) -> dict[tuple[Phase | str, Situation], Handler]:
-    return {
-        (phase, _S.LEFTOVERS): clean_up,
-        (phase, _S.ABANDONED): delete_abandoned,
-        (phase, _S.TRIGGERED): begin,
-        (phase, _S.SETTLED): keep,
-    }
+def _terminal(phase: Phase, triggered: Callable[[Observation, Triggered], Move] = begin) -> tuple[_Row, ...]:
+    return (
+        _on(phase, Leftovers, clean_up),
+        _on(phase, Abandoned, delete_abandoned),
+        _on(phase, Triggered, triggered),
+        _in(phase, _S.SETTLED, keep),
+    )
 
 
-TABLE: Mapping[tuple[Phase | str, Situation], Handler] = MappingProxyType(
-    {
-        **_everywhere(ask_live, _S.UNCERTAIN),
-        **_everywhere(delete, _S.DELETING),
-        **_everywhere(explain, _S.REFUSED),
-        **_everywhere(claim, _S.UNCLAIMED),
-        (NO_RUN, _S.TRIGGERED): begin,
-        (Phase.PENDING, _S.JOB_PRESENT): running.adopt_plan,
-        (Phase.PENDING, _S.HALF_RESET): finish_reset,
-        (Phase.PENDING, _S.TRIGGERED): amend,
-        (Phase.PENDING, _S.FORBIDDEN): start.await_permission,
-        (Phase.PENDING, _S.PERMITTED): start.start_plan,
-        (Phase.PLANNING, _S.JOB_UNSTARTED): running.watch_start_of_plan,
-        (Phase.PLANNING, _S.JOB_RUNNING): running.progress_plan,
-        (Phase.PLANNING, _S.JOB_ENDED): ends.plan_ended,
-        (Phase.PLANNING, _S.JOB_MISSING): ends.plan_missing,
-        **_with_plan(Phase.PLANNED),
-        **_with_plan(Phase.PLANNED_WITH_VIOLATIONS),
-        (Phase.APPLYING, _S.JOB_UNSTARTED): running.watch_start_of_apply,
-        (Phase.APPLYING, _S.JOB_RUNNING): running.progress_apply,
-        (Phase.APPLYING, _S.JOB_ENDED): ends.apply_ended,
-        (Phase.APPLYING, _S.JOB_MISSING): ends.apply_missing,
-        **_terminal(Phase.APPLIED),
-        **_terminal(Phase.FAILED),
-        **_terminal(Phase.VALIDATION_FAILED),
-        (Phase.FAILED, _S.TRIGGERED): begin_after_failure,
-        (Phase.FAILED, _S.REFUSED_START): start.rejudge,
-    }
+_ROWS: tuple[_Row, ...] = (
+    *_everywhere(ask_live, _S.UNCERTAIN),
+    *_everywhere(delete, _S.DELETING),
+    *_everywhere(explain, _S.REFUSED),
+    *_everywhere(claim, _S.UNCLAIMED),
+    _on(NO_RUN, Triggered, begin),
+    _on(Phase.PENDING, JobPresent, running.adopt_plan),
+    _on(Phase.PENDING, HalfReset, finish_reset),
+    _on(Phase.PENDING, Triggered, amend),
+    _in(Phase.PENDING, _S.FORBIDDEN, start.await_permission),
+    _in(Phase.PENDING, _S.PERMITTED, start.start_plan),
+    _on(Phase.PLANNING, JobUnstarted, running.watch_start),
+    _on(Phase.PLANNING, JobRunning, running.progress_plan),
+    _on(Phase.PLANNING, JobEnded, ends.plan_ended),
+    _on(Phase.PLANNING, JobMissing, ends.plan_missing),
+    *_with_plan(Phase.PLANNED),
+    *_with_plan(Phase.PLANNED_WITH_VIOLATIONS),
+    _on(Phase.APPLYING, JobUnstarted, running.watch_start),
+    _on(Phase.APPLYING, JobRunning, running.progress_apply),
+    _on(Phase.APPLYING, JobEnded, ends.apply_ended),
+    _on(Phase.APPLYING, JobMissing, ends.apply_missing),
+    *_terminal(Phase.APPLIED),
+    *_terminal(Phase.FAILED, begin_after_failure),
+    *_terminal(Phase.VALIDATION_FAILED),
+    _on(Phase.FAILED, RefusedStart, start.rejudge),
 )
+
+TABLE: Mapping[tuple[Phase | str, Situation], Handler] = MappingProxyType(dict(_ROWS))
 """What happens in which phase and situation."""
 
 
@@ -128,11 +168,11 @@ def reconcile(seen: Observation) -> Decision:
     """Return the decision for one observation: total, deterministic and free of side effects."""
     if seen.workspace is None:
         return Decision(outcome=Outcome.GONE)
-    phase, situation = phase_of(seen), situation_of(seen)
-    handler = TABLE.get((phase, situation))
+    phase, found = phase_of(seen), situation_of(seen)
+    handler = TABLE.get((phase, found.kind))
     if handler is None:
         raise InvariantViolation(
             f"Workspace {seen.workspace.metadata.namespace}/{seen.workspace.metadata.name}: phase {phase or 'none'}"
-            f" cannot be in situation {situation}"
+            f" cannot be in situation {found.kind}"
         )
-    return conclude(seen, handler(seen))
+    return conclude(seen, handler(seen, found))

@@ -10,10 +10,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from magos.api.conditions import Abnormal, ConditionType, Standing, find, shorten, standing_conditions
-from magos.api.phases import RUNNING, TERMINAL, Phase
+from magos.api.phases import RUNNING, TERMINAL, WORKSPACE_TRANSITIONS, Phase, may_follow
 from magos.api.reasons import Reason, reason_in
 from magos.api.timestamps import format_time
 from magos.api.workspace import WORKSPACES, WorkspaceStatus
+from magos.errors import InvariantViolation
 from magos.reconcilers.workspace.inputs.annotated import read_annotations
 from magos.reconcilers.workspace.inputs.probes import input_probes, live_probes, start_probes
 from magos.reconcilers.workspace.inputs.schedule import schedule_of
@@ -72,7 +73,10 @@ def warning(seen: Observation, reason: str, action: str, note: str) -> Event:
 
 
 def conclude(seen: Observation, move: Move) -> Decision:
-    """Return the decision for what a handler wants."""
+    """Return the decision for what a handler wants.
+
+    Raises ``InvariantViolation`` if it wants a phase that must not follow the one that is there.
+    """
     workspace = seen.subject
     schedule = schedule_of(workspace, seen.now)
     next_tick = _whole_second(schedule.next)
@@ -80,6 +84,7 @@ def conclude(seen: Observation, move: Move) -> Decision:
     patch = None
     events = move.events
     if move.status is not None:
+        _check_transition(seen, move.status.phase)
         problems = read_annotations(workspace.metadata.annotations).problems
         desired = _summarise(seen, move.status, next_tick, problems)
         if desired != workspace.status:
@@ -100,6 +105,18 @@ def conclude(seen: Observation, move: Move) -> Decision:
         requeue_at=again,
         outcome=move.outcome,
     )
+
+
+def _check_transition(seen: Observation, after: Phase | None) -> None:
+    """Whatever phase somebody else has written that no Workspace can be in counts as none (invariant I17)."""
+    before, meta = seen.phase, seen.subject.metadata
+    if before not in WORKSPACE_TRANSITIONS or (before is Phase.DELETING and meta.deletion_timestamp is None):
+        before = None
+    if after is not None and not may_follow(before, after):
+        raise InvariantViolation(
+            f"Workspace {meta.namespace}/{meta.name}: phase {after} must not follow {before or 'no phase'}, so nothing"
+            " is written. This is a bug of Magos: report it with the Workspace's status."
+        )
 
 
 def _summarise(

@@ -1,21 +1,53 @@
-"""Where a Workspace stands in one word: the second half of the key into the machine's table.
+"""Where a Workspace stands: in one word, the second half of the key into the machine's table, and by what it is seen.
 
 Situations are tried from top to bottom; the first that holds is the answer, so each may rely on the ones above it not
-holding. The classification looks at the observation only and is total.
+holding. The classification looks at the observation only and is total. What it has found out goes to the handler with
+the word, so that nothing is judged twice.
 """
 
 from enum import StrEnum
+from typing import ClassVar, TypeAlias
+
+from msgspec import Struct
 
 from magos.api.annotations import APPROVED, execution_allowed
+from magos.api.kube import Job, Pod
 from magos.api.labels import FINALIZER
 from magos.api.names import JobType
 from magos.api.phases import RUNNING, TERMINAL, WITH_PLAN, Phase
+from magos.api.triggers import Trigger
+from magos.api.workspace import AwaitingApproval
 from magos.reconcilers.workspace.evidence.leftovers import earlier_jobs, leftovers
 from magos.reconcilers.workspace.evidence.progress import abandoned_jobs, has_ended, pod_started, running_type
-from magos.reconcilers.workspace.evidence.triggers import JUDGED_AGAIN, amendment_cause, find_cause, refused_start
+from magos.reconcilers.workspace.evidence.triggers import (
+    JUDGED_AGAIN,
+    Cause,
+    amendment_cause,
+    find_cause,
+    named_cause,
+    refused_start,
+)
 from magos.reconcilers.workspace.observation import Observation
 
-__all__ = ["NO_RUN", "Situation", "phase_of", "situation_of"]
+__all__ = [
+    "NO_RUN",
+    "Abandoned",
+    "Approved",
+    "Found",
+    "HalfReset",
+    "JobEnded",
+    "JobMissing",
+    "JobPresent",
+    "JobRunning",
+    "JobUnstarted",
+    "Leftovers",
+    "Plain",
+    "RefusedStart",
+    "Situation",
+    "Triggered",
+    "phase_of",
+    "situation_of",
+]
 
 NO_RUN = ""
 """Stands in the table for a Workspace without a run: no phase yet, a phase it cannot be in, or no run named."""
@@ -45,6 +77,108 @@ class Situation(StrEnum):
     SETTLED = "Settled"
 
 
+class Plain(Struct, frozen=True, kw_only=True):
+    """A situation that the observation alone explains."""
+
+    kind: Situation
+
+
+class JobPresent(Struct, frozen=True, kw_only=True):
+    """The Job of the waiting run is there; None if only its pod is."""
+
+    kind: ClassVar[Situation] = Situation.JOB_PRESENT
+    job: Job | None
+
+
+class HalfReset(Struct, frozen=True, kw_only=True):
+    """Jobs of earlier runs that a reset has left."""
+
+    kind: ClassVar[Situation] = Situation.HALF_RESET
+    jobs: tuple[Job, ...]
+
+
+class Leftovers(Struct, frozen=True, kw_only=True):
+    """Keys of annotations that a Workspace in a terminal phase must not carry."""
+
+    kind: ClassVar[Situation] = Situation.LEFTOVERS
+    annotations: tuple[str, ...]
+
+
+class Abandoned(Struct, frozen=True, kw_only=True):
+    """Jobs whose start was given up."""
+
+    kind: ClassVar[Situation] = Situation.ABANDONED
+    jobs: tuple[Job, ...]
+
+
+class RefusedStart(Struct, frozen=True, kw_only=True):
+    """The last start was refused and may be judged again; ``cause`` is what calls for a run besides."""
+
+    kind: ClassVar[Situation] = Situation.REFUSED_START
+    cause: Cause | None
+
+
+class Triggered(Struct, frozen=True, kw_only=True):
+    """Something calls for a run, or for the amendment of the one that waits."""
+
+    kind: ClassVar[Situation] = Situation.TRIGGERED
+    cause: Cause
+
+
+class Approved(Struct, frozen=True, kw_only=True):
+    """Exactly this run is approved; ``gate`` is what it waited at."""
+
+    kind: ClassVar[Situation] = Situation.APPROVED
+    gate: AwaitingApproval
+
+
+class JobMissing(Struct, frozen=True, kw_only=True):
+    """The Job that status names is not there; its pods may be."""
+
+    kind: ClassVar[Situation] = Situation.JOB_MISSING
+    pods: tuple[Pod, ...]
+
+
+class _OfJob(Struct, frozen=True, kw_only=True):
+    job: Job
+    pods: tuple[Pod, ...]
+
+
+class JobEnded(_OfJob, frozen=True, kw_only=True):
+    """The Job of the phase has ended."""
+
+    kind: ClassVar[Situation] = Situation.JOB_ENDED
+
+
+class JobRunning(_OfJob, frozen=True, kw_only=True):
+    """A container of the Job has started, and the Job has not ended."""
+
+    kind: ClassVar[Situation] = Situation.JOB_RUNNING
+
+
+class JobUnstarted(_OfJob, frozen=True, kw_only=True):
+    """No container of the Job has started."""
+
+    kind: ClassVar[Situation] = Situation.JOB_UNSTARTED
+
+
+Found: TypeAlias = (
+    Plain
+    | JobPresent
+    | HalfReset
+    | Leftovers
+    | Abandoned
+    | RefusedStart
+    | Triggered
+    | Approved
+    | JobMissing
+    | JobEnded
+    | JobRunning
+    | JobUnstarted
+)
+"""A situation with its evidence; ``kind`` is its word."""
+
+
 def phase_of(seen: Observation) -> Phase | str:
     """Return the phase as the table's key.
 
@@ -59,14 +193,14 @@ def phase_of(seen: Observation) -> Phase | str:
     return NO_RUN
 
 
-def situation_of(seen: Observation) -> Situation:
-    """Return the one situation that holds."""
+def situation_of(seen: Observation) -> Found:
+    """Return the one situation that holds, with what it was seen by."""
     general = _general(seen)
     if general is not None:
         return general
     phase = phase_of(seen)
     if phase == NO_RUN:
-        return Situation.TRIGGERED
+        return Triggered(cause=find_cause(seen) or named_cause(Trigger.UNKNOWN))
     if phase in RUNNING:
         return _running(seen)
     if phase in TERMINAL:
@@ -74,54 +208,59 @@ def situation_of(seen: Observation) -> Situation:
     return _waiting(seen)
 
 
-def _general(seen: Observation) -> Situation | None:
+def _general(seen: Observation) -> Found | None:
     meta = seen.subject.metadata
     if seen.stale:
-        return Situation.UNCERTAIN
+        return Plain(kind=Situation.UNCERTAIN)
     if meta.deletion_timestamp is not None:
-        return Situation.DELETING
+        return Plain(kind=Situation.DELETING)
     if seen.refusal is not None or seen.failure is not None:
-        return Situation.REFUSED
+        return Plain(kind=Situation.REFUSED)
     if FINALIZER not in meta.finalizers:
-        return Situation.UNCLAIMED
+        return Plain(kind=Situation.UNCLAIMED)
     return None
 
 
-def _waiting(seen: Observation) -> Situation:
+def _waiting(seen: Observation) -> Found:
     """Pending, or a plan that waits to be applied."""
     pending = seen.phase is Phase.PENDING
     job = seen.job_named(seen.run.plan_job if pending else seen.run.apply_job)
     # A pod tells of a Job that was created and then deleted before status had seen it: it is not created again.
     if job is not None or seen.pods_of_run(running_type(seen)):
-        return Situation.JOB_PRESENT
-    if pending and earlier_jobs(seen):
-        return Situation.HALF_RESET
-    if (amendment_cause(seen) if pending else find_cause(seen)) is not None:
-        return Situation.TRIGGERED
+        return JobPresent(job=job)
+    earlier = earlier_jobs(seen) if pending else ()
+    if earlier:
+        return HalfReset(jobs=earlier)
+    cause = amendment_cause(seen) if pending else find_cause(seen)
+    if cause is not None:
+        return Triggered(cause=cause)
     annotations = seen.subject.metadata.annotations
     waiting = seen.subject.status.awaiting_approval
     if not pending and waiting is not None:
         approved = annotations.get(APPROVED) == waiting.run_id == seen.run_id
-        return Situation.APPROVED if approved else Situation.GATED
-    return Situation.PERMITTED if execution_allowed(annotations) else Situation.FORBIDDEN
+        return Approved(gate=waiting) if approved else Plain(kind=Situation.GATED)
+    return Plain(kind=Situation.PERMITTED if execution_allowed(annotations) else Situation.FORBIDDEN)
 
 
-def _running(seen: Observation) -> Situation:
+def _running(seen: Observation) -> Found:
     job_type = running_type(seen)
     job = seen.job_named(seen.run.plan_job if job_type is JobType.PLAN else seen.run.apply_job)
-    if job is None:
-        return Situation.JOB_MISSING
     pods = seen.pods_of_run(job_type)
+    if job is None:
+        return JobMissing(pods=pods)
     if has_ended(job, pods):
-        return Situation.JOB_ENDED
-    return Situation.JOB_RUNNING if any(map(pod_started, pods)) else Situation.JOB_UNSTARTED
+        return JobEnded(job=job, pods=pods)
+    return JobRunning(job=job, pods=pods) if any(map(pod_started, pods)) else JobUnstarted(job=job, pods=pods)
 
 
-def _terminal(seen: Observation) -> Situation:
-    if leftovers(seen.subject):
-        return Situation.LEFTOVERS
-    if abandoned_jobs(seen):
-        return Situation.ABANDONED
+def _terminal(seen: Observation) -> Found:
+    left = leftovers(seen.subject)
+    if left:
+        return Leftovers(annotations=left)
+    abandoned = abandoned_jobs(seen)
+    if abandoned:
+        return Abandoned(jobs=abandoned)
+    cause = find_cause(seen)
     if refused_start(seen) and seen.subject.status.reason in JUDGED_AGAIN:
-        return Situation.REFUSED_START
-    return Situation.TRIGGERED if find_cause(seen) is not None else Situation.SETTLED
+        return RefusedStart(cause=cause)
+    return Triggered(cause=cause) if cause is not None else Plain(kind=Situation.SETTLED)

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from itertools import combinations
 
 import pytest
-from magos.reconcilers.workspace.handlers.starting.admission import judge_secret
-from magos.reconcilers.workspace.pod.environment import JobPlan, stage_environment
 
 from magos.adapters.repositoryaccess import SecretProblem, credentials_of
 from magos.api import repositorysecret
@@ -15,6 +13,8 @@ from magos.api.names import JobType
 from magos.api.runnerpod import Stage
 from magos.git.credentials import Credentials
 from magos.reconcilers.effects import RepositorySecretReport
+from magos.reconcilers.workspace.handlers.starting.admission import judge_secret
+from magos.reconcilers.workspace.pod.environment import JobPlan, stage_environment
 from magos.runner import config
 from tests.unit.reconcilers.model import workspace_manifest
 

@@ -24,6 +24,7 @@ __all__ = [
     "amendment_cause",
     "find_cause",
     "higher",
+    "named_cause",
     "refused_start",
     "unconfirmed",
 ]
@@ -65,6 +66,11 @@ class Cause(Struct, frozen=True, kw_only=True):
     reason: Reason
 
 
+def named_cause(trigger: Trigger) -> Cause:
+    """Return the cause of a run that this trigger begins."""
+    return Cause(trigger=trigger, reason=REASONS[trigger])
+
+
 def higher(one: Trigger | None, other: Trigger) -> Trigger:
     """Return the trigger of higher precedence."""
     return other if one is None else min(one, other, key=_ORDER.index)
@@ -97,7 +103,7 @@ def find_cause(seen: Observation) -> Cause | None:
     )
     first = next((trigger for trigger, holds in rows if holds), None)
     if first is not None:
-        return _named(first)
+        return named_cause(first)
     return _on_tick(seen)
 
 
@@ -105,24 +111,24 @@ def _on_tick(seen: Observation) -> Cause | None:
     if seen.phase not in TERMINAL or not schedule_of(seen.subject, seen.now).due:
         return None
     if seen.phase is Phase.APPLIED:
-        return _named(Trigger.SCHEDULED)
+        return named_cause(Trigger.SCHEDULED)
     if seen.run.apply_job:
         return Cause(trigger=Trigger.RETRY, reason=Reason.RETRY_APPLY)
-    return _named(Trigger.RETRY)
+    return named_cause(Trigger.RETRY)
 
 
-def amendment_cause(seen: Observation) -> Trigger | None:
-    """Return the trigger that a waiting run is amended by, ``UNKNOWN`` if a revision only fills the gap, else None."""
+def amendment_cause(seen: Observation) -> Cause | None:
+    """Return why a waiting run is amended, with ``UNKNOWN`` if a revision only fills the gap; None if it is not."""
     revision = pending_revision(seen.subject)
     if _configuration_changed(seen):
-        return Trigger.CONFIGURATION
+        return named_cause(Trigger.CONFIGURATION)
     if seen.run.revision and revision != seen.run.revision:
-        return Trigger.REVISION
+        return named_cause(Trigger.REVISION)
     if _requested(seen):
-        return Trigger.MANUAL
+        return named_cause(Trigger.MANUAL)
     if _variables_changed(seen):
-        return Trigger.VARIABLES
-    return Trigger.UNKNOWN if revision != seen.run.revision else None
+        return named_cause(Trigger.VARIABLES)
+    return named_cause(Trigger.UNKNOWN) if revision != seen.run.revision else None
 
 
 def _configuration_changed(seen: Observation) -> bool:
@@ -158,7 +164,3 @@ def _variables_changed(seen: Observation) -> bool:
 def _requested(seen: Observation) -> bool:
     request = read_annotations(seen.subject.metadata.annotations).request
     return bool(request) and request != seen.run.request
-
-
-def _named(trigger: Trigger) -> Cause:
-    return Cause(trigger=trigger, reason=REASONS[trigger])

@@ -23,8 +23,7 @@ from magos.api.reasons import Reason
 from magos.api.timestamps import parse_time
 from magos.api.workspace import WORKSPACES
 from magos.reconcilers.workspace.evidence.podproblems import start_problem
-from magos.reconcilers.workspace.evidence.progress import pod_started
-from magos.reconcilers.workspace.evidence.unstarted import unstarted
+from magos.reconcilers.workspace.evidence.progress import pod_started, unstarted
 from magos.reconcilers.workspace.handlers.reset import delete_job
 from magos.reconcilers.workspace.inputs.probes import events_probe, live_probes
 from magos.reconcilers.workspace.move import Move, ask_live, to, warning

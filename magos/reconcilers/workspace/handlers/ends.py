@@ -15,7 +15,7 @@ from magos.api.result import Outcome, Result
 from magos.api.triggers import Trigger
 from magos.reconcilers.workspace.evidence.podproblems import end_cause
 from magos.reconcilers.workspace.evidence.results import OUTCOME_UNKNOWN, Evidence, result_of_pods
-from magos.reconcilers.workspace.evidence.triggers import REASONS, Cause, unconfirmed
+from magos.reconcilers.workspace.evidence.triggers import named_cause, unconfirmed
 from magos.reconcilers.workspace.handlers.finish import finish
 from magos.reconcilers.workspace.handlers.plans import findings, plan_succeeded, rejected
 from magos.reconcilers.workspace.handlers.reset import reset
@@ -23,30 +23,25 @@ from magos.reconcilers.workspace.handlers.saving import gather
 from magos.reconcilers.workspace.inputs.specification import same_specification
 from magos.reconcilers.workspace.move import Move, ask_inputs, ask_live, keep, to
 from magos.reconcilers.workspace.observation import Observation
+from magos.reconcilers.workspace.situation import JobEnded, JobMissing
 from magos.runtime.decision import Outcome as PassOutcome
 
 __all__ = ["apply_ended", "apply_missing", "conclude_apply", "conclude_plan", "plan_ended", "plan_missing"]
 
 
-def plan_ended(seen: Observation) -> Move:
+def plan_ended(seen: Observation, found: JobEnded) -> Move:
     """The plan Job has ended."""
-    job = seen.job_named(seen.run.plan_job)
-    if job is None:
-        return ask_live(seen)
-    evidence = gather(seen, JobType.PLAN, job)
-    return evidence if isinstance(evidence, Move) else conclude_plan(seen, job, evidence)
+    evidence = gather(seen, JobType.PLAN, found)
+    return evidence if isinstance(evidence, Move) else conclude_plan(seen, found, evidence)
 
 
-def apply_ended(seen: Observation) -> Move:
+def apply_ended(seen: Observation, found: JobEnded) -> Move:
     """The apply Job has ended."""
-    job = seen.job_named(seen.run.apply_job)
-    if job is None:
-        return ask_live(seen)
-    evidence = gather(seen, JobType.APPLY, job)
-    return evidence if isinstance(evidence, Move) else conclude_apply(seen, job, evidence)
+    evidence = gather(seen, JobType.APPLY, found)
+    return evidence if isinstance(evidence, Move) else conclude_apply(seen, found, evidence)
 
 
-def plan_missing(seen: Observation) -> Move:
+def plan_missing(seen: Observation, _found: JobMissing) -> Move:
     """Status says that a plan runs, but its Job is not there."""
     if not seen.live:
         return ask_live(seen)
@@ -59,12 +54,11 @@ def plan_missing(seen: Observation) -> Move:
     )
 
 
-def apply_missing(seen: Observation) -> Move:
+def apply_missing(seen: Observation, found: JobMissing) -> Move:
     """Status says that an apply runs, but its Job is not there: the pod may still work, and its result counts."""
     if not seen.live:
         return ask_live(seen)
-    pods = seen.pods_of_run(JobType.APPLY)
-    going = next((pod for pod in pods if not pod.ended), None)
+    going = next((pod for pod in found.pods if not pod.ended), None)
     if going is not None:
         message = (
             f"Job {seen.run.apply_job} of run {seen.run_id} disappeared; its pod {going.metadata.name} has not ended"
@@ -72,9 +66,9 @@ def apply_missing(seen: Observation) -> Move:
         )
         waiting = to(seen, Phase.APPLYING, reason_in(Phase.APPLYING, seen.subject.status.reason), message)
         return keep(seen, status=waiting, outcome=PassOutcome.WAITING)
-    evidence = result_of_pods(pods, seen.run_id, JobType.APPLY)
+    evidence = result_of_pods(found.pods, seen.run_id, JobType.APPLY)
     if evidence.result is not None:
-        return conclude_apply(seen, None, evidence)
+        return conclude_apply(seen, found, evidence)
     return finish(
         seen,
         Phase.FAILED,
@@ -84,15 +78,15 @@ def apply_missing(seen: Observation) -> Move:
     )
 
 
-def conclude_plan(seen: Observation, job: Job, evidence: Evidence) -> Move:
+def conclude_plan(seen: Observation, found: JobEnded, evidence: Evidence) -> Move:
     """Return the outcome of a plan."""
-    result = evidence.result
+    job, result = found.job, evidence.result
     if result is not None:
         seen = _pin(seen, result)
-    elif _vanished(seen, job, JobType.PLAN):
-        return plan_missing(seen)
+    elif _vanished(found):
+        return plan_missing(seen, JobMissing(pods=found.pods))
     if _failed(job, result):
-        return _plan_failed(seen, job, evidence)
+        return _plan_failed(seen, found, evidence)
     if result is None or not _complete(result):
         problem = evidence.problem or "its result names no revision or no plan digest"
         return finish(
@@ -119,14 +113,15 @@ def _discard(seen: Observation) -> Move:
     """The spec is another than the one that was planned; a cached Project alone is no proof of that."""
     if unconfirmed(seen, Trigger.CONFIGURATION):
         return ask_inputs(seen)
-    return reset(seen, Cause(trigger=Trigger.CONFIGURATION, reason=REASONS[Trigger.CONFIGURATION]))
+    return reset(seen, named_cause(Trigger.CONFIGURATION))
 
 
-def conclude_apply(seen: Observation, job: Job | None, evidence: Evidence) -> Move:
-    """Return the outcome of an apply."""
+def conclude_apply(seen: Observation, found: JobEnded | JobMissing, evidence: Evidence) -> Move:
+    """Return the outcome of an apply; of one whose Job is missing by what its pods have said."""
     result = evidence.result
-    if result is None and job is not None and _vanished(seen, job, JobType.APPLY):
-        return apply_missing(seen)
+    if result is None and isinstance(found, JobEnded) and _vanished(found):
+        return apply_missing(seen, JobMissing(pods=found.pods))
+    job = found.job if isinstance(found, JobEnded) else None
     if not _failed(job, result):
         message = f"Run {seen.run_id} applied commit {seen.run.revision}."
         return finish(
@@ -137,7 +132,7 @@ def conclude_apply(seen: Observation, job: Job | None, evidence: Evidence) -> Mo
             observed_revision=seen.run.revision,
             observed_source=seen.run.source_key,
         )
-    reason, text = _failure(seen, job, JobType.APPLY, evidence)
+    reason, text = _failure(found, JobType.APPLY, evidence)
     uncertain = result is None or result.result is Outcome.SUCCEEDED or result.reason == Reason.INTERRUPTED
     if uncertain and OUTCOME_UNKNOWN not in text:
         text = f"{text} {OUTCOME_UNKNOWN}"
@@ -153,9 +148,9 @@ def _failed(job: Job | None, result: Result | None) -> bool:
     return not job.complete
 
 
-def _vanished(seen: Observation, job: Job, job_type: JobType) -> bool:
+def _vanished(found: JobEnded) -> bool:
     """A Job that somebody deletes, and whose pod says nothing, is as good as gone."""
-    return not job.ended and end_cause(job, seen.pods_of_run(job_type)) is None
+    return not found.job.ended and end_cause(found.job, found.pods) is None
 
 
 def _complete(result: Result) -> bool:
@@ -172,20 +167,21 @@ def _pin(seen: Observation, result: Result) -> Observation:
     return replace(seen, workspace=replace(seen.subject, status=status))
 
 
-def _plan_failed(seen: Observation, job: Job, evidence: Evidence) -> Move:
+def _plan_failed(seen: Observation, found: JobEnded, evidence: Evidence) -> Move:
     result = evidence.result
     fields = findings(result) if result is not None else {}
     if result is not None and result.reason == Reason.POLICY_VIOLATION:
         return rejected(seen, result)
-    reason, text = _failure(seen, job, JobType.PLAN, evidence)
+    reason, text = _failure(found, JobType.PLAN, evidence)
     return finish(seen, Phase.FAILED, reason, f"{text} Read the plan log.", **fields)
 
 
-def _failure(seen: Observation, job: Job | None, job_type: JobType, evidence: Evidence) -> tuple[Reason, str]:
+def _failure(found: JobEnded | JobMissing, job_type: JobType, evidence: Evidence) -> tuple[Reason, str]:
     """The reason and the text of a failed half of a run: the runner's own, else what Kubernetes says."""
     result = evidence.result
     general = Reason.PLAN_FAILED if job_type is JobType.PLAN else Reason.APPLY_FAILED
-    cause = end_cause(job, seen.pods_of_run(job_type))
+    job = found.job if isinstance(found, JobEnded) else None
+    cause = end_cause(job, found.pods)
     if result is not None and result.result is Outcome.FAILED:
         known = next((reason for reason in FAILURES if reason == result.reason), general)
         if known is not Reason.INTERRUPTED or cause is None or not cause.decisive:

@@ -12,6 +12,7 @@ from magos.reconcilers.workspace.handlers.reset import remove_annotations
 from magos.reconcilers.workspace.move import Move, normal, to, warning
 from magos.reconcilers.workspace.observation import Observation
 from magos.reconcilers.workspace.pod.record import decode_record
+from magos.reconcilers.workspace.situation import Leftovers
 
 __all__ = ["clean_up", "finish"]
 
@@ -33,9 +34,9 @@ def finish(seen: Observation, phase: Phase, reason: Reason, message: str, **fiel
     )
 
 
-def clean_up(seen: Observation) -> Move:
+def clean_up(seen: Observation, found: Leftovers) -> Move:
     """Remove what a finished run has left."""
-    return Move(effects=remove_annotations(seen, *leftovers(seen.subject)))
+    return Move(effects=remove_annotations(seen, *found.annotations))
 
 
 def _hint(seen: Observation, reason: Reason) -> str:

@@ -11,6 +11,7 @@ from magos.ids import RunID
 from magos.reconcilers.workspace.inputs.annotated import approved_by
 from magos.reconcilers.workspace.move import Move, keep, normal, to
 from magos.reconcilers.workspace.observation import Observation
+from magos.reconcilers.workspace.situation import Approved
 from magos.runtime.decision import Outcome
 
 __all__ = ["open_gate", "wait_for_approval"]
@@ -21,13 +22,11 @@ def wait_for_approval(seen: Observation) -> Move:
     return replace(keep(seen), outcome=Outcome.WAITING)
 
 
-def open_gate(seen: Observation) -> Move:
+def open_gate(seen: Observation, found: Approved) -> Move:
     """One status write takes the gate away and keeps who opened it."""
-    workspace, waiting = seen.subject, seen.subject.status.awaiting_approval
-    if waiting is None:
-        return keep(seen)
+    workspace = seen.subject
     meta = workspace.metadata
-    with_warnings = waiting.reason is GateReason.AUDIT_VIOLATIONS
+    with_warnings = found.gate.reason is GateReason.AUDIT_VIOLATIONS
     kind = ApprovalKind.APPROVED_WITH_WARNINGS if with_warnings else ApprovalKind.APPROVED
     principal = approved_by(meta.annotations, seen.run_id)
     run = replace(

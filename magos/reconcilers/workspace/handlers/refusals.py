@@ -19,6 +19,7 @@ from magos.reconcilers.workspace.handlers.starting.blockers import foreign_claim
 from magos.reconcilers.workspace.handlers.starting.start import refuse
 from magos.reconcilers.workspace.move import Move, keep, to, warning
 from magos.reconcilers.workspace.observation import Observation
+from magos.reconcilers.workspace.situation import JobEnded, JobMissing
 from magos.runtime.decision import UNREADABLE, Create, Outcome, PatchAnnotations, Refusal
 
 __all__ = ["explain"]
@@ -68,10 +69,12 @@ def _without_annotation(seen: Observation) -> Move:
     applying = seen.phase is Phase.APPLYING
     job_type = JobType.APPLY if applying else JobType.PLAN
     job = seen.job_named(seen.run.apply_job if applying else seen.run.plan_job)
-    evidence = result_of_pods(seen.pods_of_run(job_type), seen.run_id, job_type)
+    pods = seen.pods_of_run(job_type)
+    evidence = result_of_pods(pods, seen.run_id, job_type)
     if applying:
-        return conclude_apply(seen, job, evidence)
-    return conclude_plan(seen, job, evidence) if job is not None else keep(seen)
+        found = JobEnded(job=job, pods=pods) if job is not None else JobMissing(pods=pods)
+        return conclude_apply(seen, found, evidence)
+    return conclude_plan(seen, JobEnded(job=job, pods=pods), evidence) if job is not None else keep(seen)
 
 
 def _refused(seen: Observation) -> Refused:

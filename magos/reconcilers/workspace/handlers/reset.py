@@ -16,21 +16,15 @@ from magos.api.triggers import Trigger
 from magos.api.workspace import WORKSPACES, CurrentRun
 from magos.ids import RunID, mint_run_id
 from magos.reconcilers.revisions import pending_revision, source_of
-from magos.reconcilers.workspace.evidence.leftovers import deletable_jobs, earlier_jobs
-from magos.reconcilers.workspace.evidence.triggers import (
-    REASONS,
-    Cause,
-    amendment_cause,
-    find_cause,
-    higher,
-    unconfirmed,
-)
+from magos.reconcilers.workspace.evidence.leftovers import deletable_jobs
+from magos.reconcilers.workspace.evidence.triggers import REASONS, Cause, higher, unconfirmed
 from magos.reconcilers.workspace.inputs.annotated import principal_of, read_annotations
 from magos.reconcilers.workspace.inputs.probes import input_probes
 from magos.reconcilers.workspace.inputs.specification import specification_hash
 from magos.reconcilers.workspace.inputs.variables import Composition
 from magos.reconcilers.workspace.move import Move, ask_inputs, normal, to
 from magos.reconcilers.workspace.observation import Observation
+from magos.reconcilers.workspace.situation import HalfReset, Triggered
 from magos.runtime.decision import Delete, Effect, PatchAnnotations
 
 __all__ = ["amend", "begin", "delete_job", "finish_reset", "remove_annotations", "reset"]
@@ -38,10 +32,9 @@ __all__ = ["amend", "begin", "delete_job", "finish_reset", "remove_annotations",
 _OF_EARLIER_RUN = (EXECUTION_ALLOWED, APPROVED, APPROVED_BY)
 
 
-def begin(seen: Observation) -> Move:
-    """Reset with the first trigger that holds; a phase that no Workspace can be in is left for an unknown one."""
-    cause = find_cause(seen) or Cause(trigger=Trigger.UNKNOWN, reason=REASONS[Trigger.UNKNOWN])
-    return ask_inputs(seen) if unconfirmed(seen, cause.trigger) else reset(seen, cause)
+def begin(seen: Observation, found: Triggered) -> Move:
+    """Reset with the first trigger that holds."""
+    return ask_inputs(seen) if unconfirmed(seen, found.cause.trigger) else reset(seen, found.cause)
 
 
 def reset(seen: Observation, cause: Cause) -> Move:
@@ -81,7 +74,7 @@ def reset(seen: Observation, cause: Cause) -> Move:
     return Move(status=desired, effects=(*effects, *map(delete_job, earlier)), events=tuple(events))
 
 
-def finish_reset(seen: Observation) -> Move:
+def finish_reset(seen: Observation, found: HalfReset) -> Move:
     """Repeat what follows the status write of a reset.
 
     Permission is taken only while the reset is the last thing that status says: from the next pass on, whatever
@@ -89,12 +82,12 @@ def finish_reset(seen: Observation) -> Move:
     """
     just_reset = seen.subject.status.reason in set(REASONS.values()) | {Reason.RETRY_APPLY}
     effects = remove_annotations(seen, *_OF_EARLIER_RUN) if just_reset else ()
-    return Move(effects=(*effects, *map(delete_job, earlier_jobs(seen))))
+    return Move(effects=(*effects, *map(delete_job, found.jobs)))
 
 
-def amend(seen: Observation) -> Move:
+def amend(seen: Observation, found: Triggered) -> Move:
     """Bring the waiting run up to date; permission that was given for something else goes first."""
-    trigger = amendment_cause(seen) or Trigger.UNKNOWN
+    trigger = found.cause.trigger
     if unconfirmed(seen, trigger):
         return ask_inputs(seen)
     if trigger in (Trigger.CONFIGURATION, Trigger.REVISION) and execution_allowed(seen.subject.metadata.annotations):

@@ -6,7 +6,6 @@ While a Job runs nothing is triggered; edits, commits and requests are compared 
 from msgspec.structs import replace
 
 from magos.api.annotations import RECORD
-from magos.api.kube import Job
 from magos.api.names import JobType
 from magos.api.phases import Phase
 from magos.api.reasons import Reason, reason_in
@@ -14,14 +13,15 @@ from magos.api.timestamps import format_time
 from magos.api.triggers import Trigger
 from magos.api.workspace import CurrentRun
 from magos.reconcilers.workspace.evidence.podproblems import start_problem
-from magos.reconcilers.workspace.evidence.unstarted import unstarted
+from magos.reconcilers.workspace.evidence.progress import unstarted
 from magos.reconcilers.workspace.handlers.finish import finish
 from magos.reconcilers.workspace.handlers.reset import delete_job
 from magos.reconcilers.workspace.handlers.saving import secure
 from magos.reconcilers.workspace.inputs.probes import events_probe, live_probes
-from magos.reconcilers.workspace.move import Move, ask_live, keep, normal, to
+from magos.reconcilers.workspace.move import Move, keep, normal, to
 from magos.reconcilers.workspace.observation import Observation
 from magos.reconcilers.workspace.pod.record import JobRecord, decode_record
+from magos.reconcilers.workspace.situation import JobPresent, JobRunning, JobUnstarted
 from magos.runtime.decision import Outcome
 
 __all__ = [
@@ -29,15 +29,13 @@ __all__ = [
     "adopt_plan",
     "progress_apply",
     "progress_plan",
-    "watch_start_of_apply",
-    "watch_start_of_plan",
+    "watch_start",
 ]
 
 
-def adopt_plan(seen: Observation) -> Move:
+def adopt_plan(seen: Observation, found: JobPresent) -> Move:
     """The plan Job exists, or at least its pod: the run is what the Job was created with."""
-    job = seen.job_named(seen.run.plan_job)
-    status = seen.subject.status
+    job, status = found.job, seen.subject.status
     record = decode_record(job.metadata.annotations.get(RECORD, "")) if job is not None else None
     run, trigger = _pinned(seen, record)
     message = f"Run {seen.run_id}: Job {run.plan_job} is created."
@@ -59,7 +57,7 @@ def adopt_plan(seen: Observation) -> Move:
     )
 
 
-def adopt_apply(seen: Observation) -> Move:
+def adopt_apply(seen: Observation, _found: JobPresent) -> Move:
     """The apply Job exists."""
     message = f"Run {seen.run_id}: Job {seen.run.apply_job} is created."
     return Move(
@@ -68,36 +66,24 @@ def adopt_apply(seen: Observation) -> Move:
     )
 
 
-def progress_plan(seen: Observation) -> Move:
+def progress_plan(seen: Observation, found: JobRunning) -> Move:
     """A container of the plan pod runs, or the pod has ended and its Job not yet."""
-    job = seen.job_named(seen.run.plan_job)
-    saving = secure(seen, JobType.PLAN, job) if job is not None else None
+    saving = secure(seen, JobType.PLAN, found)
     return saving or Move(status=to(seen, Phase.PLANNING, Reason.PLANNING, f"Run {seen.run_id} plans{_commit(seen)}."))
 
 
-def progress_apply(seen: Observation) -> Move:
+def progress_apply(seen: Observation, found: JobRunning) -> Move:
     """A container of the apply pod runs, or the pod has ended and its Job not yet."""
-    job = seen.job_named(seen.run.apply_job)
-    saving = secure(seen, JobType.APPLY, job) if job is not None else None
+    saving = secure(seen, JobType.APPLY, found)
     return saving or Move(
         status=to(seen, Phase.APPLYING, Reason.APPLYING, f"Run {seen.run_id} applies{_commit(seen)}.")
     )
 
 
-def watch_start_of_plan(seen: Observation) -> Move:
-    """No container of the plan pod has started."""
-    return _watch_start(seen, JobType.PLAN, seen.job_named(seen.run.plan_job))
-
-
-def watch_start_of_apply(seen: Observation) -> Move:
-    """No container of the apply pod has started."""
-    return _watch_start(seen, JobType.APPLY, seen.job_named(seen.run.apply_job))
-
-
-def _watch_start(seen: Observation, job_type: JobType, job: Job | None) -> Move:
-    if job is None:
-        return ask_live(seen)
-    start, pods = unstarted(seen, job), seen.pods_of_run(job_type)
+def watch_start(seen: Observation, found: JobUnstarted) -> Move:
+    """No container of the Job has started."""
+    job, pods = found.job, found.pods
+    start = unstarted(seen, job)
     if start.early:
         return keep(seen, again_at=start.again_at, outcome=Outcome.WAITING)
     if seen.warnings is None or (start.expired and not seen.live):

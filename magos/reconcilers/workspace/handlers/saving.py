@@ -21,29 +21,29 @@ from magos.reconcilers.workspace.evidence.results import (
 )
 from magos.reconcilers.workspace.move import Move, ask_live
 from magos.reconcilers.workspace.observation import Observation
+from magos.reconcilers.workspace.situation import JobEnded, JobRunning
 from magos.runtime.decision import PatchAnnotations
 
 __all__ = ["gather", "secure"]
 
 
-def gather(seen: Observation, job_type: JobType, job: Job) -> Evidence | Move:
+def gather(seen: Observation, job_type: JobType, found: JobEnded) -> Evidence | Move:
     """Return the evidence, or the move that secures it first."""
-    saved = job.metadata.annotations.get(RESULT)
+    saved = found.job.metadata.annotations.get(RESULT)
     if saved is not None:
         return judge(saved, seen.run_id, job_type)
-    pods = seen.pods_of_run(job_type)
-    found = result_of_pods(pods, seen.run_id, job_type)
-    if found.result is None:
-        return found if seen.live else ask_live(seen)
-    return _save(job, message_of(pods))
+    told = result_of_pods(found.pods, seen.run_id, job_type)
+    if told.result is None:
+        return told if seen.live else ask_live(seen)
+    return _save(found.job, message_of(found.pods))
 
 
-def secure(seen: Observation, job_type: JobType, job: Job) -> Move | None:
+def secure(seen: Observation, job_type: JobType, found: JobRunning) -> Move | None:
     """Return the move that saves what a deleted pod leaves, None while or if there is nothing to save.
 
     Where the runner left no result, it is what Kubernetes says about the pod's end: nobody can read that later.
     """
-    pods = seen.pods_of_run(job_type)
+    job, pods = found.job, found.pods
     deleted = [pod for pod in pods if pod.metadata.deletion_timestamp is not None]
     if RESULT in job.metadata.annotations or not deleted or not all(pod.ended for pod in pods):
         return None

@@ -17,7 +17,7 @@ from magos.api.phases import WITH_PLAN, Phase
 from magos.api.reasons import Reason, reason_in
 from magos.api.triggers import Trigger
 from magos.ids import RunID
-from magos.reconcilers.workspace.evidence.triggers import REASONS, Cause, find_cause, higher
+from magos.reconcilers.workspace.evidence.triggers import Cause, higher, named_cause
 from magos.reconcilers.workspace.handlers.finish import finish
 from magos.reconcilers.workspace.handlers.reset import remove_annotations, reset
 from magos.reconcilers.workspace.handlers.starting.admission import Refused, judge_specs, judge_start, selected_policies
@@ -30,9 +30,10 @@ from magos.reconcilers.workspace.inputs.policies import SelectedPolicies
 from magos.reconcilers.workspace.inputs.variables import Composition
 from magos.reconcilers.workspace.move import Move, ask_all, ask_live, keep, to, warning
 from magos.reconcilers.workspace.observation import Observation
+from magos.reconcilers.workspace.situation import RefusedStart
 from magos.runtime.decision import Effect, Event, Outcome
 
-__all__ = ["await_permission", "refuse", "rejudge", "start_apply", "start_plan"]
+__all__ = ["await_permission", "refuse", "rejudge", "restart", "start_apply", "start_plan"]
 
 
 def await_permission(seen: Observation) -> Move:
@@ -139,7 +140,7 @@ def refuse(seen: Observation, refused: Refused) -> Move:
     )
 
 
-def rejudge(seen: Observation) -> Move:
+def rejudge(seen: Observation, found: RefusedStart) -> Move:
     """Judge a refused start again; once the checks pass, the run begins anew with its former trigger."""
     refused = judge_namespace(seen) or judge_specs(seen)
     if refused is None:
@@ -149,7 +150,7 @@ def rejudge(seen: Observation) -> Move:
         refused = judge_identity(seen) or judge_start(seen) or next(later, None)
     if refused is None:
         # Sets that are not validated yet may still turn out to be unresolved: the next look tells.
-        return keep(seen) if isinstance(seen.inputs, Awaiting) else restart(seen)
+        return keep(seen) if isinstance(seen.inputs, Awaiting) else restart(seen, found.cause)
     return _still_refused(seen, refused)
 
 
@@ -176,14 +177,13 @@ def _still_refused(seen: Observation, refused: Refused) -> Move:
     )
 
 
-def restart(seen: Observation) -> Move:
+def restart(seen: Observation, cause: Cause | None) -> Move:
     """Begin a refused run anew: with its former trigger, unless something of higher precedence has happened."""
     former = seen.subject.status.current_run_trigger
-    cause = find_cause(seen)
     trigger = former or Trigger.UNKNOWN
     if cause is not None and cause.trigger is not Trigger.RETRY:
         trigger = higher(former, cause.trigger)
-    return reset(seen, Cause(trigger=trigger, reason=REASONS[trigger]))
+    return reset(seen, named_cause(trigger))
 
 
 def _wait(seen: Observation, blocker: Blocker) -> Move:
