@@ -119,8 +119,6 @@ def _workspace_phases() -> list[str]:
 
 def _row(path: str, schema: JsonSchema) -> str:
     meaning = schema.get("description", "").replace("|", "\\|")
-    if "default" in schema:
-        meaning += f" Default `{str(schema['default']).lower()}`."
     return f"| `{path}` | {_type(schema)} | {meaning} |"
 
 
