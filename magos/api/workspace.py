@@ -274,7 +274,7 @@ class CurrentRun(Struct, frozen=True, gc=False, rename="camel", omit_defaults=Tr
     """Whether the plan changes anything. Absent before the plan has ended."""
 
     request: str = ""
-    """The reconcile request that this run serves. Absent if nobody requested the run."""
+    """The reconcile request that this run serves. Absent if the run was not requested."""
 
     principal: str = ""
     """Who requested this run, as far as known."""

@@ -79,7 +79,7 @@ def checkout(request: CheckoutRequest) -> Export:
 
 
 def _empty(directory: Path) -> None:
-    """Remove what a failed export left, so that nobody plans from half a tree."""
+    """Remove what a failed export left, so that no plan is made from half a tree."""
     for entry in directory.iterdir():
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)

@@ -19,7 +19,7 @@ DEFAULT_USERNAME = "git"
 class CredentialKind(StrEnum):
     """What the server was offered; error messages name it."""
 
-    NONE = "no credentials"
+    NONE = "access without credentials"
     SSH_KEY = "the SSH key of the repository Secret"
     BASIC = "user name and password of the repository Secret"
 

@@ -75,7 +75,7 @@ def run_stage(arguments: Sequence[str], paths: Paths | None = None) -> int:
 
 
 def _run_behind_door(stage: Stage, paths: Paths, termination: Termination, journal: Journal) -> int:
-    """Run the stage; what nobody expected at all ends it with 1, and its traceback is masked as everything is."""
+    """Run the stage; an unexpected exception ends it with 1, with a masked traceback in the log."""
     try:
         if stage is Stage.JOB:
             return _run_job(paths, environment(), termination, journal)
@@ -171,7 +171,7 @@ def _run_job(paths: Paths, env: Environment, termination: Termination, journal: 
         result = failed(result, error.reason, error.message)
     except Terminated:
         result = _stopped(result)
-    except Exception as error:  # noqa: BLE001 - the boundary: a run without a result helps nobody
+    except Exception as error:  # noqa: BLE001 - the boundary: every run ends with a result
         status = _unexpected(Stage.JOB, _phase(env), error, journal)
         result = failed(result, phase_failed(_phase(env)), status.message)
         if termination.requested_at is not None:

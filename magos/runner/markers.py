@@ -28,7 +28,7 @@ def claim_start(volume: Folder, run: RunConfig) -> None:
         raise StageFailed(
             phase_failed(run.phase),
             f"the {run.phase} of run {run.run_id} was started before: this pod was started a second time and ran"
-            " nothing; the outcome of the first start is unknown, the next run plans afresh",
+            f" nothing; the outcome of the {run.phase} is unknown; the next run plans again",
         ) from None
 
 

@@ -52,7 +52,7 @@ def evaluate_policies(
     try:
         forms = secret_forms(sensitive_values(plan))
     except (ValueError, RecursionError) as error:
-        raise _failed(f"the sensitive values of the plan cannot be told: {error}") from error
+        raise _failed(f"Magos cannot find the sensitive values of the plan: {error}") from error
     journal.mask_too(forms)
     actions = {name: policy.action for name, policy in policies.items()}
     with _evaluation_folder(context, policies) as folder:
@@ -79,8 +79,8 @@ def violations_message(violations: tuple[Violation, ...]) -> str:
     blocking = [each for each in violations if each.action is not ViolationAction.AUDIT]
     number = cleared(f"{len(blocking)} violation{'s' if len(blocking) != 1 else ''}")
     listed = "; ".join(f"{each.policy}: {' '.join(each.message.split())}" for each in blocking)
-    told = shorten(compose("{number}: {listed}", number=number, listed=listed), _LONGEST_LIST)
-    return compose("{told}; change the code or the policy", told=told)
+    found = shorten(compose("{number}: {listed}", number=number, listed=listed), _LONGEST_LIST)
+    return compose("{found}; change the code or the policy", found=found)
 
 
 def _is_idle(policy: ValidatingPolicy) -> bool:

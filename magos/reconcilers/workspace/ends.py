@@ -13,7 +13,7 @@ from magos.api.phases import Phase
 from magos.api.reasons import FAILURES, Reason, reason_in
 from magos.api.result import Outcome, Result
 from magos.api.triggers import Trigger
-from magos.reconcilers.workspace.evidence import OUTCOME_UNKNOWN, Evidence, gather, result_of_pods
+from magos.reconcilers.workspace.evidence import OUTCOME_UNKNOWN, STILL_LOCKED, Evidence, gather, result_of_pods
 from magos.reconcilers.workspace.finish import finish
 from magos.reconcilers.workspace.move import Move, ask_inputs, ask_live, keep, to
 from magos.reconcilers.workspace.observation import Observation
@@ -79,7 +79,7 @@ def apply_missing(seen: Observation) -> Move:
         Phase.FAILED,
         Reason.RUN_LOST,
         f"Job {seen.run.apply_job or '(none named)'} of run {seen.run_id or '(none)'} disappeared before it ended, and"
-        f" {evidence.problem}. {OUTCOME_UNKNOWN} Find out who deleted it and check the state lock.",
+        f" {evidence.problem}. {OUTCOME_UNKNOWN} Find out who deleted it. {STILL_LOCKED}",
     )
 
 
@@ -138,9 +138,11 @@ def conclude_apply(seen: Observation, job: Job | None, evidence: Evidence) -> Mo
         )
     reason, text = _failure(seen, job, JobType.APPLY, evidence)
     uncertain = result is None or result.result is Outcome.SUCCEEDED or result.reason == Reason.INTERRUPTED
-    if uncertain and OUTCOME_UNKNOWN not in text:
+    unknown = OUTCOME_UNKNOWN.rstrip(".").lower()  # the runner begins it in lower case
+    if uncertain and unknown not in text.lower():
         text = f"{text} {OUTCOME_UNKNOWN}"
-    return finish(seen, Phase.FAILED, reason, f"{text} Read the apply log; check the state lock.")
+    lock = f" {STILL_LOCKED}" if unknown in text.lower() else ""
+    return finish(seen, Phase.FAILED, reason, f"{text} Read the apply log.{lock}")
 
 
 def _failed(job: Job | None, result: Result | None) -> bool:
