@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from magos.api.labels import JOB_SERVICE_ACCOUNT
 from magos.api.meta import Kind, ObjectMeta
+from magos.api.result import ViolationAction
 from magos.api.selectors import LabelSelector
 from magos.api.status import GROUP, VERSION, CommonStatus, NameReference
 from magos.api.triggers import Trigger
@@ -145,14 +146,6 @@ class GateReason(StrEnum):
 
     MANUAL_APPROVAL = "ManualApproval"
     AUDIT_VIOLATIONS = "AuditViolations"
-
-
-class ViolationAction(StrEnum):
-    """What a policy asks for when it is violated."""
-
-    DENY = "Deny"
-    WARN = "Warn"
-    AUDIT = "Audit"
 
 
 class ApprovalKind(StrEnum):

@@ -127,17 +127,13 @@ def _prepare(
 ) -> tuple[RunConfig, Callable[[Context], _Execution]]:
     """Return the run and how to make the execution; each stage's code is loaded only by itself.
 
-    The journal knows the stage's secrets afterwards, also if the environment is refused.
+    The journal learns the stage's secrets first, so it masks them also if the environment is refused.
     """
     if stage is Stage.FETCH:
         from magos.runner.fetch import Fetch
 
-        try:
-            fetch = load_fetch(env)
-        except StageFailed:
-            journal.mask_too(fetch_forms(env))
-            raise
-        journal.mask_too(fetch.secret_forms)
+        journal.mask_too(fetch_forms(env))
+        fetch = load_fetch(env)
         return fetch.run, lambda context: Fetch(fetch, context)
     if stage is Stage.TERRAFORM:
         from magos.runner.terraform import Terraform
@@ -145,12 +141,8 @@ def _prepare(
 
         others = [paths.inside(path) for path in token_paths(env)]
         journal.watch(TokenFiles(paths.mounted_secrets, others).fresh_forms)
-        try:
-            terraform = load_terraform(env)
-        except StageFailed:
-            journal.mask_too(terraform_forms(env))
-            raise
-        journal.mask_too(terraform.secret_forms)
+        journal.mask_too(terraform_forms(env))
+        terraform = load_terraform(env)
         return terraform.run, lambda context: Terraform(terraform, context)
     from magos.runner.render import Render
 

@@ -13,7 +13,7 @@ from magos.api.phases import Phase
 from magos.api.reasons import FAILURES, Reason, reason_in
 from magos.api.result import Outcome, Result
 from magos.api.triggers import Trigger
-from magos.reconcilers.workspace.evidence import OUTCOME_UNKNOWN, STILL_LOCKED, Evidence, gather, result_of_pods
+from magos.reconcilers.workspace.evidence import OUTCOME_UNKNOWN, Evidence, gather, result_of_pods
 from magos.reconcilers.workspace.finish import finish
 from magos.reconcilers.workspace.move import Move, ask_inputs, ask_live, keep, to
 from magos.reconcilers.workspace.observation import Observation
@@ -25,6 +25,7 @@ from magos.reconcilers.workspace.triggers import REASONS, Cause, unconfirmed
 from magos.runtime.decision import Outcome as PassOutcome
 
 __all__ = ["apply_ended", "apply_missing", "conclude_apply", "conclude_plan", "plan_ended", "plan_missing"]
+_STILL_LOCKED = "Check whether the state is still locked."
 
 
 def plan_ended(seen: Observation) -> Move:
@@ -79,7 +80,7 @@ def apply_missing(seen: Observation) -> Move:
         Phase.FAILED,
         Reason.RUN_LOST,
         f"Job {seen.run.apply_job or '(none named)'} of run {seen.run_id or '(none)'} disappeared before it ended, and"
-        f" {evidence.problem}. {OUTCOME_UNKNOWN} Find out who deleted it. {STILL_LOCKED}",
+        f" {evidence.problem}. {OUTCOME_UNKNOWN} Find out who deleted it. {_STILL_LOCKED}",
     )
 
 
@@ -141,7 +142,7 @@ def conclude_apply(seen: Observation, job: Job | None, evidence: Evidence) -> Mo
     unknown = OUTCOME_UNKNOWN.rstrip(".").lower()  # the runner begins it in lower case
     if uncertain and unknown not in text.lower():
         text = f"{text} {OUTCOME_UNKNOWN}"
-    lock = f" {STILL_LOCKED}" if unknown in text.lower() else ""
+    lock = f" {_STILL_LOCKED}" if unknown in text.lower() else ""
     return finish(seen, Phase.FAILED, reason, f"{text} Read the apply log.{lock}")
 
 

@@ -26,7 +26,6 @@ from magos.runtime.decision import PatchAnnotations
 __all__ = ["OUTCOME_UNKNOWN", "Evidence", "gather", "result_of_pods", "secure"]
 
 OUTCOME_UNKNOWN = "The outcome of the apply is unknown; the next run plans again."
-STILL_LOCKED = "Check whether the state is still locked."
 _TERMINATED = 143
 
 
