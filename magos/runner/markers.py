@@ -8,10 +8,10 @@ from magos.runner.config import RunConfig
 from magos.runner.outcome import StageFailed, phase_failed
 from magos.runner.paths import RUNS, run_folder
 
-__all__ = ["claim_start", "remove_other_runs"]
+__all__ = ["create_start_marker", "remove_other_runs"]
 
 
-def claim_start(volume: Folder, run: RunConfig) -> None:
+def create_start_marker(volume: Folder, run: RunConfig) -> None:
     """Create ``<phase>.started`` in the run's folder, durably; a marker that exists fails the phase."""
     try:
         folder = volume.made(run_folder(run.run_id))

@@ -35,7 +35,7 @@ LIMIT_SECONDS: Final = 300.0
 
 _PROGRAM: Final = "kyverno"
 _ERROR: Final = "Error: "
-_PATIENCE: Final = 3.0
+_STOP_TIMEOUT: Final = 3.0
 _LARGEST_REPORT: Final = 256 * 1024**2
 _LONGEST_LIST: Final = 440
 _PASSED_ON: Final = frozenset({"path", "lang", "tz", "ssl_cert_file", "ssl_cert_dir"}) | {
@@ -119,7 +119,7 @@ def _run(folder: Path, run: RunConfig, context: Context) -> Finished:
                 arguments=[program, *arguments, "--policy-report", "--output-format", "json"],
                 directory=folder,
                 environment={**inherited, "HOME": str(home), "TMPDIR": str(home)},
-                patience=_PATIENCE,
+                stop_timeout=_STOP_TIMEOUT,
                 limit=LIMIT_SECONDS,
                 stdout=report,
             )

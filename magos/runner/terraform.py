@@ -17,7 +17,7 @@ from magos.runner.checkout import Checkout
 from magos.runner.config import TerraformConfig
 from magos.runner.context import Context
 from magos.runner.diagnostics import shorten
-from magos.runner.markers import claim_start, remove_other_runs
+from magos.runner.markers import create_start_marker, remove_other_runs
 from magos.runner.outcome import StageFailed
 from magos.runner.paths import run_folder
 from magos.runner.planfile import carried_variables, sealed_plan
@@ -47,7 +47,7 @@ class Terraform:
         os.umask(_FOR_US_ALONE)  # plan files and states hold secrets
         run = self._config.run
         with self._context.paths.volume() as volume:
-            claim_start(volume, run)
+            create_start_marker(volume, run)
             # Held from now on: what this run leaves is removed from here, whatever gets the folder's name.
             with volume.folder(run_folder(run.run_id)) as own:
                 if run.phase is JobType.PLAN:

@@ -24,7 +24,7 @@ from magos.toolchain.releases import Distribution, architecture
 __all__ = ["Tool", "inside_tree", "program_name"]
 
 _KILL_RESERVE: Final = 10
-_BRIEF_PATIENCE: Final = 3.0
+_BRIEF_STOP_TIMEOUT: Final = 3.0
 _PLAN_HAS_CHANGES: Final = 2
 _LOCK_WAIT_SECONDS: Final = 10
 _FOREIGN_LOCK_FILE: Final = b"match any of the checksums"
@@ -81,7 +81,7 @@ class Tool:
     def get(self, git: Mapping[str, str]) -> None:
         """Download modules, with the Git access that ``git`` describes and without any ``TF_VAR_*`` (spec §5.4)."""
         arguments = ["get", "-no-color", *self._early_var_file()]
-        finished = self._supervisor.run(replace(self._command(arguments, git), patience=_BRIEF_PATIENCE))
+        finished = self._supervisor.run(replace(self._command(arguments, git), stop_timeout=_BRIEF_STOP_TIMEOUT))
         self._succeed("get", finished, _SOURCE_HINT if _UNKNOWN_SOURCE in _unwrapped(finished.tail) else "")
 
     def init(self, variables: Mapping[str, str]) -> None:
@@ -124,7 +124,9 @@ class Tool:
         Returns why the providers might have reached into the tool meanwhile; nothing if they could not.
         """
         command = self._given(plan, ["show", "-json", "-no-color"], _NO_VARIABLES)
-        finished = self._supervisor.run(replace(command, patience=_BRIEF_PATIENCE, stdout=stdout, observed=True))
+        finished = self._supervisor.run(
+            replace(command, stop_timeout=_BRIEF_STOP_TIMEOUT, stdout=stdout, observed=True)
+        )
         self._succeed("show", finished)
         return finished.exposure
 
@@ -149,7 +151,7 @@ class Tool:
             arguments=[str(self._paths.tool / self._name), *arguments],
             directory=self.module,
             environment={**self._environment(plugin_cache), **extra},
-            patience=self._run.grace_seconds - _KILL_RESERVE,
+            stop_timeout=self._run.grace_seconds - _KILL_RESERVE,
         )
 
     def _given(self, file: Sealed, arguments: list[str], extra: Mapping[str, str]) -> Command:
