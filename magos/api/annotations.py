@@ -1,6 +1,6 @@
 """Annotation keys of Magos, and the fixed values and bounds that belong to them.
 
-Who may write which key is stated beside it; nobody else touches it (safety invariant I22).
+Each key states who may write it; no other part of Magos touches it (safety invariant I22).
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The canonical JSON of a Struct: equal values give equal bytes, whoever wrote the defaults out.
+"""The canonical JSON of a Struct: equal values give equal bytes, with and without written defaults.
 
 ``msgspec`` omits defaults by identity, so a default that was sent by the API server survives a round trip. Here a field
 that *equals* its default is left out, and keys are sorted. Digests over objects (the spec hash) are taken of this form.

@@ -1,7 +1,7 @@
 """What every Kubernetes object has in common, and how a kind is described.
 
 The Structs are frozen and hold no cycles, so they are invisible to the garbage collector (``gc=False``) and may be
-shared freely; nobody needs to copy an object. ``managedFields`` are deliberately not declared: they are half of an
+shared freely without copies. ``managedFields`` are deliberately not declared: they are half of an
 object's size and nothing here reads them. Source: Kubernetes API conventions.
 """
 

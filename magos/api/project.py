@@ -13,38 +13,39 @@ class ProjectValidation(Struct, frozen=True, gc=False, rename="camel", omit_defa
     """Which policies the members' plans must pass."""
 
     policy_selector: LabelSelector | None = None
-    """Selects Kyverno ValidatingPolicies by label, for members without validation of their own."""
+    """Selects Kyverno ValidatingPolicies by label. {} selects all of them; if absent, Magos evaluates none."""
 
 
 class ProjectSpec(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """What the members share."""
 
     description: str = ""
-    """Text for people, shown in the UI."""
+    """Text for people, at most 4096 characters. It has no effect."""
 
     variable_set_ref: tuple[NameReference, ...] = ()
-    """VariableSets that every member inherits, in this order."""
+    """VariableSets that every member gets, at most 64. A later set overrides an earlier one, and the sets of a member
+    override all of these. Default: none."""
 
     validation: ProjectValidation | None = None
-    """Which policies the members' plans must pass."""
+    """Policies that the plans of all members must pass which set no validation of their own. Default: none."""
 
 
 class ProjectStatus(CommonStatus, frozen=True, kw_only=True):
     """How the members are orchestrated."""
 
     members: int | None = None
-    """How many Workspaces name this Project."""
+    """Number of Workspaces that name this Project and are not being deleted."""
 
 
 class Project(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """A group of Workspaces with shared inputs and policy."""
+    """A Project groups Workspaces of its namespace and gives them the same variables and policies."""
 
     metadata: ObjectMeta
     spec: ProjectSpec = ProjectSpec()
-    """What is wanted."""
+    """What the members have in common. You write it."""
 
     status: ProjectStatus = ProjectStatus()
-    """What is."""
+    """What the project controller reports. Do not edit it."""
 
 
 PROJECTS = Kind(group=GROUP, version=VERSION, plural="projects", name="Project", type=Project)

@@ -20,23 +20,23 @@ class LabelSelectorRequirement(Struct, frozen=True, gc=False, rename="camel", om
     """One entry of ``matchExpressions``, as written."""
 
     key: str
-    """Label key."""
+    """Key of the label."""
 
     operator: str
-    """In, NotIn, Exists or DoesNotExist."""
+    """How to compare the label: In, NotIn (which an object without the label meets too), Exists or DoesNotExist."""
 
     values: tuple[str, ...] = ()
-    """Values for In and NotIn; none otherwise."""
+    """At least one value for In and NotIn; no value for Exists and DoesNotExist."""
 
 
 class LabelSelector(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """A selector as written; all its parts must hold."""
 
     match_labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels an object must have."""
+    """Labels, with their values, that an object must have. Default: none."""
 
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
-    """Requirements an object's labels must meet."""
+    """Further requirements that the labels of an object must meet, every one of them. Default: none."""
 
 
 class Operator(StrEnum):

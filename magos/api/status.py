@@ -16,26 +16,27 @@ class NameReference(Struct, frozen=True, gc=False, rename="camel", omit_defaults
     """An object in the same namespace."""
 
     name: str
-    """Name of the object."""
+    """Name of the object, which is in the same namespace."""
 
 
 class CommonStatus(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """Where the object stands, as last seen by its controller."""
+    """What every controller reports about its objects."""
 
     phase: Phase | None = None
-    """Where the object is in its life."""
+    """The stage that the object has reached. Absent until its controller has seen it."""
 
     reason: str = ""
-    """Why it is in this phase, as one CamelCase word."""
+    """Why the object is in this phase, as one CamelCase word for scripts and alerts."""
 
     message: str = ""
-    """What happens or what is wrong, and what to do about it."""
+    """What happens or what is wrong, and what to do about it. At most 1024 characters."""
 
     observed_generation: int | None = None
-    """The metadata.generation that this status speaks about."""
+    """The metadata.generation that this status describes. As long as it is lower than metadata.generation, the last
+    edit of the spec has not taken effect."""
 
     last_reconcile_time: str | None = None
-    """When anything else in this status changed last."""
+    """Time (UTC) of the last change to another field of this status."""
 
     conditions: tuple[Condition, ...] = ()
-    """Ready, and further conditions that are present only while they are True."""
+    """The condition Ready, which is always present, and conditions such as Stalled that are present only while True."""

@@ -43,102 +43,104 @@ class KeyReference(Struct, frozen=True, gc=False, rename="camel", omit_defaults=
     """One key of an object in the same namespace."""
 
     name: str
-    """Name of the object."""
+    """Name of the Secret or ConfigMap, which is in the same namespace."""
 
     key: str
-    """Key in the object's data."""
+    """Key whose value the variable gets."""
 
     optional: bool = False
-    """If true, the variable is simply not set where object or key are missing."""
+    """If true, the variable is not set while the object or its key does not exist. If false, no Workspace that uses
+    the set runs until they exist. Default: false."""
 
 
 class ValueFrom(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """Where the value comes from: exactly one of the two."""
 
     secret_key_ref: KeyReference | None = None
-    """A key of a Secret."""
+    """Key of a Secret. Magos masks the value in logs and messages."""
 
     config_map_key_ref: KeyReference | None = None
-    """A key of a ConfigMap."""
+    """Key of a ConfigMap."""
 
 
 class Variable(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """One Terraform variable: exactly one of value and valueFrom."""
 
     name: str
-    """Name of the Terraform variable."""
+    """Name of the Terraform input variable, without the prefix TF_VAR_."""
 
     value: str | None = None
-    """The value itself; may be empty."""
+    """The value, in clear text; it may be empty. For a list, map or object write an expression such as ["a", "b"]. Set
+    either value or valueFrom."""
 
     value_from: ValueFrom | None = None
-    """Where the value comes from."""
+    """Takes the value from a Secret or a ConfigMap: set exactly one of the two references."""
 
 
 class VariableSetSpec(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """The variables."""
 
     variables: tuple[Variable, ...]
-    """The variables, in order."""
+    """The variables, 1 to 500, each with a name of its own."""
 
     description: str = ""
-    """Text for people."""
+    """Text for people, at most 4096 characters. It has no effect."""
 
 
 class UnresolvedReference(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """A reference without a value."""
 
     kind: SourceKind
-    """Secret or ConfigMap."""
+    """Kind of the object that the reference names."""
 
     name: str
-    """Name of the object."""
+    """Name of the object that the reference names."""
 
     key: str
-    """Key that is missing."""
+    """Key that the reference names."""
 
     reason: ReferenceProblem
-    """What is wrong."""
+    """What is wrong: the object does not exist, it has no such key, or the controller may not read it (Forbidden)."""
 
 
 class VariableSource(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """An object that values come from; never the values."""
 
     kind: SourceKind
-    """Secret or ConfigMap."""
+    """Kind of the object."""
 
     name: str
     """Name of the object."""
 
     resource_version: str = ""
-    """The object's version when last read."""
+    """resourceVersion of the object when the controller last read it."""
 
     content_version: str = ""
-    """The version in which a referenced key last changed."""
+    """resourceVersion of the object when the value of a referenced key last changed."""
 
 
 class VariableSetStatus(CommonStatus, frozen=True, kw_only=True):
     """Whether every reference has a value."""
 
     resolved_variables: int | None = None
-    """How many variables have a usable value."""
+    """Number of variables that have a usable value."""
 
     unresolved_references: tuple[UnresolvedReference, ...] = ()
-    """References without a value."""
+    """References that yield no value, each once."""
 
     sources: tuple[VariableSource, ...] = ()
-    """The objects that values come from."""
+    """Secrets and ConfigMaps that values come from. The values themselves are not shown."""
 
 
 class VariableSet(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """Terraform inputs from literals, Secrets and ConfigMaps."""
+    """A VariableSet gives values to Terraform input variables: literals, or keys of Secrets and ConfigMaps."""
 
     metadata: ObjectMeta
     spec: VariableSetSpec
-    """What is wanted."""
+    """The variables. You write it."""
 
     status: VariableSetStatus = VariableSetStatus()
-    """What is."""
+    """What the variableset controller reports. Do not edit it."""
 
 
 VARIABLESETS = Kind(group=GROUP, version=VERSION, plural="variablesets", name="VariableSet", type=VariableSet)

@@ -42,84 +42,92 @@ __all__ = [
 
 
 class PhaseOptions(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """Settings of the plan Job or the apply Job."""
+    """Settings of the plan Job or of the apply Job."""
 
     annotations: Mapping[str, str] = field(default_factory=dict)
-    """Pod annotations of this Job, merged over spec.annotations; these win."""
+    """Annotations of the pod of this Job. They override spec.annotations key by key. Default: none."""
 
     timeout_seconds: int | None = None
-    """The Job's deadline (activeDeadlineSeconds). Default 86400."""
+    """Seconds after which Kubernetes ends the Job (its activeDeadlineSeconds), at least 1. Default: 86400, which is
+    one day."""
 
 
 class Source(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """Where the configuration comes from."""
+    """The Git repository, the revision and the directory of the configuration."""
 
     repo_url: str = field(name="repoURL")
-    """Clone URL: http(s), ssh, git+ssh or [user@]host:path. Credentials belong in a repository Secret."""
+    """Clone URL of the repository: https://, http://, ssh://, git+ssh:// or user@host:path. Credentials belong in a
+    Secret with the label magosproject.io/secret-type=repository, not in the URL."""
 
     target_revision: str
-    """Branch, tag, HEAD, fully qualified ref or full commit SHA."""
+    """Branch, tag, HEAD, full reference such as refs/heads/main, or full 40-digit commit ID. When a branch or tag
+    moves to another commit, Magos plans again."""
 
     path: str = "."
-    """Directory to run in, relative to the repository root."""
+    """Directory of the configuration, relative to the root of the repository. Default: '.', the root itself."""
 
 
 class Terraform(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """Which tool runs, and its var file."""
+    """The tool that plans and applies, its version and its variable file."""
 
     version: str
-    """Exact version such as 1.9.8: no prefix, no range. An administrator sets the oldest that is accepted."""
+    """Exact version of the tool such as 1.9.8, without prefix or range. An administrator sets the oldest that is
+    accepted."""
 
     distribution: Distribution = Distribution.TERRAFORM
-    """The tool to install: terraform or opentofu."""
+    """Tool to install: terraform or opentofu. Default: terraform."""
 
     tfvars_path: str = ""
-    """Var file, relative to the repository root (not to source.path)."""
+    """Variable file for the tool, relative to the root of the repository and not to source.path. Default: none."""
 
 
 class Validation(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """Which policies a plan must pass."""
 
     policy_selector: LabelSelector | None = None
-    """Selects Kyverno ValidatingPolicies by label; absent selects none, {} selects all."""
+    """Selects Kyverno ValidatingPolicies by label. {} selects all of them; if absent, Magos evaluates none."""
 
 
 class WorkspaceSpec(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """What to run, and how."""
 
     project_ref: NameReference
-    """The Project this Workspace is a member of, in the same namespace. It need not exist yet."""
+    """The Project that this Workspace is a member of. Until the Project exists, the Workspace does not run."""
 
     source: Source
-    """Where the configuration comes from."""
+    """The Git repository, the revision and the directory of the configuration."""
 
     terraform: Terraform
-    """Which tool runs, and its var file."""
+    """The tool that plans and applies, its version and its variable file."""
 
     auto_apply: bool = True
-    """Apply a plan with changes without asking. If false, each such plan waits for approval."""
+    """If true, Magos applies a plan with changes unless policies object. If false, such a plan waits until a person
+    approves it. Default: true."""
 
     annotations: Mapping[str, str] = field(default_factory=dict)
-    """Pod annotations of both Jobs."""
+    """Annotations of the pods of both Jobs. Default: none."""
 
     plan: PhaseOptions = PhaseOptions()
-    """Settings of the plan Job."""
+    """Settings of the plan Job alone."""
 
     apply: PhaseOptions = PhaseOptions()
-    """Settings of the apply Job."""
+    """Settings of the apply Job alone."""
 
     validation: Validation | None = None
-    """Policies for this Workspace, instead of the Project's. {} switches validation off; absent inherits."""
+    """Policies that the plans must pass, instead of the Project's: {} switches policies off; if absent, those of the
+    Project count."""
 
     service_account_name: str = JOB_SERVICE_ACCOUNT
-    """ServiceAccount of both pods, in the same namespace, with the label magosproject.io/runner=true. Whoever may edit
-    Workspaces there acts with its rights."""
+    """ServiceAccount of the plan and apply pods, in the same namespace, with the label magosproject.io/runner=true.
+    Everybody who may edit Workspaces there acts with its rights. Default: magos-job."""
 
     variable_set_ref: tuple[NameReference, ...] = ()
-    """VariableSets, layered in this order over those of the Project."""
+    """VariableSets, at most 64. A later set overrides an earlier one, and all of them override those of the Project.
+    Default: none."""
 
     discard_stale_plan: bool = False
-    """Let a new commit or changed variables abandon a plan that waits for approval."""
+    """If true, a new commit or changed variables replace a plan that waits for approval. If false, the plan goes on
+    waiting. Default: false."""
 
 
 # --- status ----------------------------------------------------------------------------------------------------------
@@ -150,19 +158,19 @@ class RunResult(StrEnum):
 
 
 class AwaitingApproval(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """A plan waits for a person."""
+    """The plan that waits for a person."""
 
     run_id: str = field(name="runID")
-    """The run to approve."""
+    """ID of the run to approve: kubectl annotate --overwrite workspace NAME magosproject.io/approved=RUN_ID"""
 
     reason: GateReason
-    """Why approval is needed."""
+    """Why the plan waits: spec.autoApply is false, or the plan violates policies with action Audit."""
 
     since: str
-    """Since when it waits."""
+    """Time (UTC) since when the plan has been waiting."""
 
     revision: str = ""
-    """The commit that was planned."""
+    """Commit that was planned."""
 
 
 class PolicyViolation(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
@@ -172,23 +180,23 @@ class PolicyViolation(Struct, frozen=True, gc=False, rename="camel", omit_defaul
     """Name of the policy."""
 
     message: str
-    """What the policy says."""
+    """What the policy says about the plan."""
 
     action: ViolationAction | None = None
-    """Deny and Warn stop the run, Audit asks for approval."""
+    """What follows: after Deny and Warn the plan is not applied, after Audit it waits for approval."""
 
 
 class PlanSummary(Struct, frozen=True, gc=False, rename="camel", kw_only=True):
     """What the latest plan would change, in resources."""
 
     add: int
-    """Resources to create."""
+    """Number of resources to create."""
 
     change: int
-    """Resources to change in place."""
+    """Number of resources to change in place."""
 
     destroy: int
-    """Resources to destroy."""
+    """Number of resources to destroy."""
 
     no_changes: bool
     """True if there is nothing to apply."""
@@ -198,172 +206,174 @@ class UsedVariable(Struct, frozen=True, gc=False, rename="camel", omit_defaults=
     """A variable as the run got it, without its value."""
 
     name: str
-    """Name of the Terraform variable."""
+    """Name of the Terraform input variable."""
 
     source: str = ""
-    """Where the value came from."""
+    """Where the value comes from: Secret/NAME KEY, ConfigMap/NAME KEY, or VariableSet/NAME for a literal."""
 
     version: str = ""
-    """Version of the source's content."""
+    """Version at which the value last changed; for a literal, the first 16 digits of its hash."""
 
 
 class Approval(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """How the gate was opened."""
+    """How a person opened the gate."""
 
     kind: ApprovalKind
-    """Whether violations were accepted."""
+    """approved, or approved (with warnings) if the plan violates policies."""
 
     at: str
-    """When."""
+    """Time (UTC) of the approval."""
 
     by: str = ""
-    """By whom, if known."""
+    """Who approved, as far as known."""
 
 
 class CurrentRun(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """What belongs to the unfinished or else the last run; written before the Jobs it names."""
 
     revision: str = ""
-    """The commit this run plans and applies."""
+    """Commit that this run plans and applies. It stays the same during the run."""
 
     source_key: str = ""
-    """Which repository and revision the commit belongs to."""
+    """Short hash of the repoURL and targetRevision that the commit belongs to."""
 
     spec_hash: str = ""
-    """Digest of the spec this run was started for."""
+    """Digest of the spec that this run was started for."""
 
     variables_fingerprint: str = ""
-    """Digest over the variables and the versions of their sources."""
+    """Digest of the variables and of the versions of the Secrets and ConfigMaps they come from."""
 
     variables: tuple[UsedVariable, ...] = ()
-    """The variables this run uses."""
+    """Variables that this run gets, without their values."""
 
     plan_job: str = ""
     """Name of the plan Job."""
 
     apply_job: str = ""
-    """Name of the apply Job."""
+    """Name of the apply Job. Absent before the apply."""
 
     plan_digest: str = ""
-    """Digest of the plan file; only this plan is applied."""
+    """SHA-256 of the plan file. The apply Job applies only this plan."""
 
     has_changes: bool | None = None
-    """Whether the plan changes anything."""
+    """Whether the plan changes anything. Absent before the plan has ended."""
 
     request: str = ""
-    """The reconcile request that this run serves."""
+    """The reconcile request that this run serves. Absent if the run was not requested."""
 
     principal: str = ""
-    """Who asked for this run, if known."""
+    """Who requested this run, as far as known."""
 
     approval: Approval | None = None
-    """How the gate was opened."""
+    """How a person approved the plan. Absent before that."""
 
 
 class RunRecord(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """A run as history keeps it; waits here until it is stored."""
 
     run_id: str = field(name="runID")
-    """The run."""
+    """ID of the run."""
 
     trigger: Trigger = Trigger.UNKNOWN
-    """Why the run existed."""
+    """What caused the run."""
 
     target_revision: str = ""
-    """The spec's targetRevision."""
+    """spec.source.targetRevision at that time."""
 
     revision: str = ""
-    """The commit."""
+    """Commit that was planned."""
 
     spec_hash: str = ""
     """Digest of the spec."""
 
     principal: str = ""
-    """Who asked."""
+    """Who requested the run, as far as known."""
 
     approved_by: str = ""
-    """Who approved."""
+    """Who approved the plan, as far as known."""
 
     approval_kind: ApprovalKind | None = None
-    """How it was approved."""
+    """How a person approved the plan. Absent if no approval was needed."""
 
     variables: tuple[UsedVariable, ...] = ()
-    """The variables used, without values."""
+    """Variables that the run got, without their values."""
 
     started_at: str | None = None
-    """Creation of the plan Job."""
+    """Time (UTC) at which the plan Job was created."""
 
     finished_at: str | None = None
-    """End of the run."""
+    """Time (UTC) at which the run ended."""
 
     result: RunResult | None = None
     """How the run ended."""
 
     reason: str = ""
-    """Reason of the end."""
+    """status.reason at the end of the run."""
 
     message: str = ""
-    """Message of the end."""
+    """status.message at the end of the run."""
 
 
 class WorkspaceStatus(CommonStatus, frozen=True, kw_only=True):
     """What a Workspace does and has done."""
 
     observed_revision: str = ""
-    """The commit of the last run that ended Applied."""
+    """Commit of the last run that ended in phase Applied. Absent before the first."""
 
     observed_source: str = ""
-    """Which repository and revision the observed commit belongs to."""
+    """Short hash of the repoURL and targetRevision that observedRevision belongs to."""
 
     last_attempted_revision: str = ""
-    """The commit of the last run that was started."""
+    """Commit of the last run that was started, however it ended. Absent after repoURL or targetRevision has changed."""
 
     next_reconcile_time: str | None = None
-    """The next scheduled run."""
+    """Time (UTC) of the next scheduled run, which looks for drift."""
 
     observed_reconcile_interval: str = ""
-    """The interval that the next scheduled run was computed with."""
+    """Interval such as 3m0s that nextReconcileTime was computed with. The annotation
+    magosproject.io/reconcile-interval sets it."""
 
     last_handled_reconcile_request: str = ""
-    """The last reconcile request that a finished run has served."""
+    """The last value of the annotation magosproject.io/reconcile-request whose run has ended. A client waits here for
+    its own."""
 
     current_run_id: str = field(default="", name="currentRunID")
-    """The unfinished or else the last run."""
+    """ID of the unfinished run, or of the last one if none is unfinished."""
 
     current_run_trigger: Trigger | None = None
-    """Why that run exists."""
+    """What caused that run. scheduled is the regular check for drift."""
 
     last_run_started_at: str | None = None
-    """When its plan Job was created."""
+    """Time (UTC) at which the plan Job of that run was created."""
 
     current_run: CurrentRun | None = None
-    """What belongs to that run."""
+    """What that run works with. Magos writes it before it creates the Jobs."""
 
     awaiting_approval: AwaitingApproval | None = None
-    """Set while a plan waits for a person."""
+    """The plan that waits for a person. Absent if none waits."""
 
     policy_violations: tuple[PolicyViolation, ...] = ()
-    """Policies that the latest plan violates."""
+    """Policies that the latest plan violates, at most 50 of them."""
 
     plan_summary: PlanSummary | None = None
     """What the latest plan would change."""
 
     policies_evaluated: int | None = None
-    """How many policies the latest plan was checked against."""
+    """Number of policies that the latest plan was checked against."""
 
     history_outbox: tuple[RunRecord, ...] = ()
-    """Runs not yet stored in the history database."""
+    """Ended runs that wait to be stored in the run history. Always empty as yet: there is no run history."""
 
 
 class Workspace(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """One Git source and one tool version, planned and applied by Jobs."""
+    """A Workspace plans and applies one Terraform or OpenTofu configuration from Git, in Jobs of its namespace."""
 
     metadata: ObjectMeta
     spec: WorkspaceSpec
-    """What is wanted."""
+    """What to run, with which tool, and when to apply it. You write it."""
 
     status: WorkspaceStatus = WorkspaceStatus()
-    """What is."""
+    """What the workspace controller reports. Do not edit it."""
 
 
 WORKSPACES = Kind(group=GROUP, version=VERSION, plural="workspaces", name="Workspace", type=Workspace)

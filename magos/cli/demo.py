@@ -19,7 +19,7 @@ from msgspec import Struct
 from magos.api.project import PROJECTS
 from magos.api.rollout import ROLLOUTS, Rollout
 from magos.api.workspace import WORKSPACES, Workspace
-from magos.cli.story import Story
+from magos.cli.progressview import ProgressView
 from magos.cli.tree import project_tree
 from magos.local.controlplane.installation import manifest_folder
 from magos.local.machine import Machine, machine
@@ -32,7 +32,7 @@ from magos.runtime.clock import SystemClock
 __all__ = ["DEMO_NAMESPACE", "DemoSettings", "run_demo", "sample_manifests"]
 
 DEMO_NAMESPACE = "demo"
-_PATIENCE_SECONDS = 300.0
+_CHAPTER_TIMEOUT_SECONDS = 300.0
 """For one chapter, which takes about 20 s on two idle cores: a busy machine may be much slower."""
 
 _KINDS = ("Project", "Workspace", "Rollout")
@@ -74,18 +74,18 @@ def sample_manifests(repo_url: str, namespace: str, *folders: str) -> list[dict[
 
 def run_demo(settings: DemoSettings) -> int:
     """Run the demo; returns 0 if every chapter ended as it should, 1 if not or if a signal ended the demo."""
-    structlog.configure(  # the runtime's log lines would stand between those of the story
+    structlog.configure(  # the runtime's log lines would stand between those of the view
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     progress = LineProgress(sys.stderr)
-    story_began = time.monotonic()
+    view_began = time.monotonic()
     assets = machine_assets(settings.assets, progress)
     folder = Path(tempfile.mkdtemp(prefix="magos-demo-"))
 
     async def walk() -> int:
         async with machine(assets, folder, environ=settings.environ, progress=progress) as here:
-            return await _watched(here, Story(progress, story_began), stay=settings.stay)
+            return await _watched(here, ProgressView(progress, view_began), stay=settings.stay)
 
     try:
         return anyio.run(_until_signalled, walk, progress)
@@ -112,18 +112,18 @@ async def _until_signalled(walk: Callable[[], Awaitable[int]], progress: Progres
     return result
 
 
-async def _watched(here: Machine, story: Story, *, stay: bool) -> int:
-    """Play the chapters, with informers that feed the story, and show the result."""
+async def _watched(here: Machine, view: ProgressView, *, stay: bool) -> int:
+    """Play the chapters, with informers that feed the view, and show the result."""
     clock, rng = SystemClock(), random.SystemRandom()
     workspaces: Informer[Workspace] = Informer(here.client, WORKSPACES, namespace=DEMO_NAMESPACE, clock=clock, rng=rng)
     rollouts: Informer[Rollout] = Informer(here.client, ROLLOUTS, namespace=DEMO_NAMESPACE, clock=clock, rng=rng)
-    workspaces.add_handler(story.workspace_changed)
-    rollouts.add_handler(story.rollout_changed)
+    workspaces.add_handler(view.workspace_changed)
+    rollouts.add_handler(view.rollout_changed)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(workspaces.run)
         tasks.start_soon(rollouts.run)
-        project, well = await _walk(here, story)
-        await _show_result(here, project, story)
+        project, well = await _walk(here, view)
+        await _show_result(here, project, view)
         if stay:
             print(_NEXT_STEPS.format(kubeconfig=here.plane.admin_kubeconfig, project=project, folder=here.folder))
             sys.stdout.flush()
@@ -133,45 +133,45 @@ async def _watched(here: Machine, story: Story, *, stay: bool) -> int:
     return 0 if well else 1
 
 
-async def _walk(here: Machine, story: Story) -> tuple[str, bool]:
+async def _walk(here: Machine, view: ProgressView) -> tuple[str, bool]:
     """Return the Project's name and whether every chapter ended as it should."""
     documents = sample_manifests(here.repo_url, DEMO_NAMESPACE, "promotion")
     project = next(d["metadata"]["name"] for d in documents if d["kind"] == "Project")
     first = await anyio.to_thread.run_sync(here.repository.head)
-    story.say(f"1. Applying Project {project}, its Rollout and three Workspaces; main is at commit {first[:7]}.")
-    story.say("   The Rollout lets dev apply it first, then staging, then prod.")
+    view.say(f"1. Applying Project {project}, its Rollout and three Workspaces; main is at commit {first[:7]}.")
+    view.say("   The Rollout lets dev apply it first, then staging, then prod.")
     await here.prepare_namespace(DEMO_NAMESPACE, *documents)
-    if not await _reached(story, lambda: story.promoted(first), f"all Workspaces have applied {first[:7]}"):
+    if not await _reached(view, lambda: view.promoted(first), f"all Workspaces have applied {first[:7]}"):
         return project, False
 
     broken = await anyio.to_thread.run_sync(here.repository.release_broken, "1.1.0", "staging")
-    story.say(f"2. Committed {broken[:7]}: release 1.1.0, with a mistake in staging. RefWatcher finds it by polling.")
-    if not await _reached(story, lambda: _halted(story, first, broken), f"{broken[:7]} has failed in staging"):
+    view.say(f"2. Committed {broken[:7]}: release 1.1.0, with a mistake in staging. RefWatcher finds it by polling.")
+    if not await _reached(view, lambda: _halted(view, first, broken), f"{broken[:7]} has failed in staging"):
         return project, False
-    prod = story.workspaces[f"{project}-prod"].status
-    story.say(f"   prod stays at {prod.observed_revision[:7]}; its message: {prod.message}")
+    prod = view.workspaces[f"{project}-prod"].status
+    view.say(f"   prod stays at {prod.observed_revision[:7]}; its message: {prod.message}")
 
     fixed = await anyio.to_thread.run_sync(here.repository.repair_module, "staging")
-    story.say(f"3. Committed {fixed[:7]}, which corrects the mistake.")
-    return project, await _reached(story, lambda: story.promoted(fixed), f"all Workspaces have applied {fixed[:7]}")
+    view.say(f"3. Committed {fixed[:7]}, which corrects the mistake.")
+    return project, await _reached(view, lambda: view.promoted(fixed), f"all Workspaces have applied {fixed[:7]}")
 
 
-async def _reached(story: Story, holds: Callable[[], bool], goal: str) -> bool:
-    reached = await story.until(holds, _PATIENCE_SECONDS)
+async def _reached(view: ProgressView, holds: Callable[[], bool], goal: str) -> bool:
+    reached = await view.until(holds, _CHAPTER_TIMEOUT_SECONDS)
     if not reached:
-        story.say(
-            f"Gave up: {_PATIENCE_SECONDS:.0f} s were not enough until {goal}. The lines above and the tree below show "
-            "how far each Workspace came; to read the controllers' logs, run the demo without --exit."
+        view.say(
+            f"Gave up: {_CHAPTER_TIMEOUT_SECONDS:.0f} s were not enough until {goal}. The lines above and the tree "
+            "below show how far each Workspace came; to read the controllers' logs, run the demo without --exit."
         )
     return reached
 
 
-def _halted(story: Story, before: str, broken: str) -> bool:
+def _halted(view: ProgressView, before: str, broken: str) -> bool:
     """Tell whether the broken commit was applied in dev, failed in staging and waits in prod."""
-    stages = {name.rsplit("-", 1)[-1]: workspace.status for name, workspace in story.workspaces.items()}
+    stages = {name.rsplit("-", 1)[-1]: workspace.status for name, workspace in view.workspaces.items()}
     return (
-        story.rollout is not None
-        and story.rollout.status.reason == "StepFailed"
+        view.rollout is not None
+        and view.rollout.status.reason == "StepFailed"
         and stages["dev"].observed_revision == broken
         and stages["staging"].reason == "PlanFailed"
         and stages["prod"].observed_revision == before
@@ -179,9 +179,9 @@ def _halted(story: Story, before: str, broken: str) -> bool:
     )
 
 
-async def _show_result(here: Machine, project: str, story: Story) -> None:
+async def _show_result(here: Machine, project: str, view: ProgressView) -> None:
     found = await here.client.get(PROJECTS, DEMO_NAMESPACE, project)
-    members = sorted(story.workspaces.values(), key=lambda workspace: workspace.metadata.name)
+    members = sorted(view.workspaces.values(), key=lambda workspace: workspace.metadata.name)
     print()
     print(project_tree(project, found, members))
     for workspace in members:

@@ -51,7 +51,7 @@ class Budget:
         if excess:
             raise self._end(
                 f"{source} sent more than {self._limits.talk // _MIB} MiB of references and messages; check the URL and"
-                " the server, or remove references that nobody needs"
+                " the server, or remove references that are not needed"
             )
 
     def packed(self, size: int, source: object) -> None:

@@ -61,7 +61,7 @@ def checkout(request: CheckoutRequest) -> Export:
     from magos.git.fetch import fetch_commit
     from magos.git.remote import Access, open_remote
     from magos.git.stores import Stores
-    from magos.git.submodules import Source, make_fetcher
+    from magos.git.submodules import FetchedRepository, make_fetcher
 
     deadline = Deadline(request.timeout, f"fetching {url}")
     access = Access(url, request.credentials, request.allowed_schemes, request.workdir, peers=request.peers)
@@ -71,7 +71,7 @@ def checkout(request: CheckoutRequest) -> Export:
             with open_remote(access, deadline) as remote:
                 found = fetch_commit(remote, store, request.target_revision, request.revision)
             fetcher = make_fetcher(access, stores, deadline)
-            written = export_tree(Source(url, store), found.sha, request.destination, fetcher)
+            written = export_tree(FetchedRepository(url, store), found.sha, request.destination, fetcher)
     except BaseException:
         _empty(request.destination)
         raise
@@ -79,7 +79,7 @@ def checkout(request: CheckoutRequest) -> Export:
 
 
 def _empty(directory: Path) -> None:
-    """Remove what a failed export left, so that nobody plans from half a tree."""
+    """Remove what a failed export left, so that no plan is made from half a tree."""
     for entry in directory.iterdir():
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)

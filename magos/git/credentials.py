@@ -17,7 +17,7 @@ __all__ = ["ANONYMOUS", "CredentialKind", "Credentials"]
 class CredentialKind(StrEnum):
     """What the server was offered; error messages name it."""
 
-    NONE = "no credentials"
+    NONE = "access without credentials"
     SSH_KEY = "the SSH key of the repository Secret"
     BASIC = "user name and password of the repository Secret"
 

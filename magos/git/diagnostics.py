@@ -1,6 +1,6 @@
 """What a child process writes to its standard error: all of it counted, the beginning and the end kept.
 
-A file would grow as long as the server sends, and a pipe that nobody empties would stop the child.
+A file would grow as long as the server sends, and a pipe that is not emptied would stop the child.
 """
 
 import os
@@ -42,10 +42,7 @@ class Ring:
         return len(self._head) + len(self._tail)
 
     def text(self) -> str:
-        """Return what is kept; of what is not whole only complete lines, so that nothing half of which is lost is told.
-
-        Bytes that are no UTF-8 are replaced.
-        """
+        """Return what is kept, where a part is lost in complete lines only; what is no UTF-8 is replaced."""
         with self._lock:
             head, tail = bytes(self._head), bytes(self._tail)
             if self._lost:
@@ -96,6 +93,6 @@ class Diagnostics:
                 self._ring.write(data)
                 try:
                     self._received(len(data))
-                except GitError:  # budget and deadline remember why; whoever reads the output finds it closed and asks
+                except GitError:  # budget and deadline keep the cause; the reader asks them when the output ends
                     process.kill()
                     return

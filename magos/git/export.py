@@ -26,10 +26,10 @@ from magos.bounds import (
 )
 from magos.git.errors import GitError, GitReason
 from magos.git.paths import TreePath, display, link_leaves_tree, name_problem
-from magos.git.submodules import Fetcher, Source, declared_urls
+from magos.git.submodules import FetchedRepository, Fetcher, declared_urls
 from magos.ids import GitSHA, git_sha
 
-__all__ = ["Limits", "Written", "export_tree"]
+__all__ = ["TreeBudget", "Written", "export_tree"]
 
 _LINK, _DIRECTORY, _SUBMODULE = 0o120000, 0o040000, 0o160000
 _REGULAR, _KIND = 0o100000, 0o170000
@@ -40,10 +40,8 @@ _SHA_BYTES = 20
 _Entries = list[tuple[bytes, int, ObjectID]]
 
 
-class Limits(msgspec.Struct, frozen=True):
-    """The budgets of spec §7.2: files (links count, and as many
-    directories), bytes of content, components of a path.
-    """
+class TreeBudget(msgspec.Struct, frozen=True):
+    """The limits of spec §7.2: files (links count, and as many directories), bytes of content, depth of a path."""
 
     files: int = EXPORT_FILES.limit
     content: int = EXPORT_CONTENT.limit
@@ -65,10 +63,10 @@ class _File(msgspec.Struct, frozen=True):
     store: DiskObjectStore
 
 
-class _Plan:
+class _ExportPlan:
     """Collects a tree and refuses what must not be written."""
 
-    def __init__(self, top: Source, limits: Limits, fetch: Fetcher) -> None:
+    def __init__(self, top: FetchedRepository, limits: TreeBudget, fetch: Fetcher) -> None:
         self.directories: list[TreePath] = []
         self.files: list[_File] = []
         self.links: dict[TreePath, bytes] = {}
@@ -76,21 +74,21 @@ class _Plan:
         self._limits = limits
         self._fetch = fetch
 
-    def add_commit(self, source: Source, sha: GitSHA, prefix: TreePath) -> None:
-        commit = _look_up(source.store, ObjectID(sha.encode()))
+    def add_commit(self, repository: FetchedRepository, sha: GitSHA, prefix: TreePath) -> None:
+        commit = _look_up(repository.store, ObjectID(sha.encode()))
         if not isinstance(commit, Commit):
             raise self.refusal(prefix, f"is recorded as {sha}, which is not a commit")
         if commit.raw_length() > COMMIT_OBJECT.limit:
             raise self.refusal(prefix, f"is a commit of more than {COMMIT_OBJECT.limit // 1024**2} MiB")
-        modules = self._declared(source, self._entries(source.store, commit.tree, prefix), prefix)
+        modules = self._declared(repository, self._entries(repository.store, commit.tree, prefix), prefix)
         pending = [(prefix, commit.tree)]  # one directory at a time is in memory: many may be one large object
         while pending:
             path, tree = pending.pop()
-            entries = self._entries(source.store, tree, path)
-            pending += self._add_entries(source, path, entries, modules, len(prefix))
+            entries = self._entries(repository.store, tree, path)
+            pending += self._add_entries(repository, path, entries, modules, len(prefix))
 
     def _add_entries(
-        self, source: Source, parent: TreePath, entries: _Entries, modules: dict[bytes, str], base: int
+        self, repository: FetchedRepository, parent: TreePath, entries: _Entries, modules: dict[bytes, str], base: int
     ) -> list[tuple[TreePath, ObjectID]]:
         seen: set[bytes] = set()
         subtrees: list[tuple[TreePath, ObjectID]] = []
@@ -100,23 +98,23 @@ class _Plan:
             seen.add(name)
             kind = mode & _KIND
             if kind == _REGULAR:
-                self.files.append(_File(path, sha, bool(mode & 0o100), source.store))
+                self.files.append(_File(path, sha, bool(mode & 0o100), repository.store))
             elif kind == _LINK:
-                self.links[path] = self._link_target(source.store, path, sha)
+                self.links[path] = self._link_target(repository.store, path, sha)
             elif kind == _DIRECTORY:
                 self.directories.append(path)
                 subtrees.append((path, sha))
             elif kind == _SUBMODULE:
                 self.directories.append(path)
-                self._add_submodule(source, path, modules.get(b"/".join(path[base:])), git_sha(sha.decode()))
+                self._add_submodule(repository, path, modules.get(b"/".join(path[base:])), git_sha(sha.decode()))
             else:
                 raise self.refusal(path, f"has the unknown mode {mode:o}")
         return subtrees
 
-    def _add_submodule(self, source: Source, path: TreePath, reference: str | None, sha: GitSHA) -> None:
+    def _add_submodule(self, repository: FetchedRepository, path: TreePath, reference: str | None, sha: GitSHA) -> None:
         if reference is None:
             raise self.refusal(path, "is a submodule without a URL in .gitmodules")
-        self.add_commit(self._fetch(source, path, reference, sha), sha, path)
+        self.add_commit(self._fetch(repository, path, reference, sha), sha, path)
 
     def _check(self, path: TreePath, *, duplicate: bool) -> None:
         if problem := name_problem(path[-1]):
@@ -142,7 +140,7 @@ class _Plan:
             if link_leaves_tree(path, self.links):
                 raise self.refusal(path, f"is a link that leaves the repository ({display((self.links[path],))})")
 
-    def _declared(self, source: Source, root: _Entries, prefix: TreePath) -> dict[bytes, str]:
+    def _declared(self, repository: FetchedRepository, root: _Entries, prefix: TreePath) -> dict[bytes, str]:
         for name, mode, sha in root:
             if name != b".gitmodules":
                 continue
@@ -150,7 +148,7 @@ class _Plan:
             if mode & _KIND != _REGULAR:
                 raise self.refusal(path, "is not a regular file")
             try:
-                return declared_urls(self.blob(source.store, sha, path).data)
+                return declared_urls(self.blob(repository.store, sha, path).data)
             except ValueError as error:
                 raise self.refusal(path, f"cannot be read: {error}") from error
         return {}
@@ -183,13 +181,15 @@ class _Plan:
         )
 
 
-def export_tree(top: Source, sha: GitSHA, destination: Path, fetch: Fetcher, limits: Limits | None = None) -> Written:
+def export_tree(
+    top: FetchedRepository, sha: GitSHA, destination: Path, fetch: Fetcher, limits: TreeBudget | None = None
+) -> Written:
     """Write the tree of commit ``sha`` and its submodules into the directory ``destination``, which must be empty.
 
     Raises ``GitError`` (GitFailed) naming the entry that was refused or could not be written.
     """
-    bounds = limits or Limits()
-    plan = _Plan(top, bounds, fetch)
+    bounds = limits or TreeBudget()
+    plan = _ExportPlan(top, bounds, fetch)
     try:
         plan.add_commit(top, sha, ())
     except RecursionError:
@@ -198,7 +198,7 @@ def export_tree(top: Source, sha: GitSHA, destination: Path, fetch: Fetcher, lim
     return _write(plan, os.fsencode(destination), bounds, top)
 
 
-def _write(plan: _Plan, root: bytes, limits: Limits, top: Source) -> Written:
+def _write(plan: _ExportPlan, root: bytes, limits: TreeBudget, top: FetchedRepository) -> Written:
     warnings: list[str] = []
     total = 0
     path: TreePath = ()

@@ -40,7 +40,7 @@ def fetch_proxy(url: RepoURL, credentials: Credentials, peers: Peers) -> Iterato
     try:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}{prefix}"
     finally:
-        deadline.cut_all()  # whoever waits for the server waits no longer
+        deadline.cut_all()  # ends every wait for the server
         service.end()
         upstream.close()
         deadline.release()

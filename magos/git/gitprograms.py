@@ -1,4 +1,4 @@
-"""The two programs that ``git`` starts during the module download. They hold no secret: whoever exchanges them gains
+"""The two programs that ``git`` starts during the module download. They hold no secret: exchanging them gains
 nothing that they could not do themselves.
 
 ``ssh``: in the place of the OpenSSH client; hands its streams over to the stage, which fetches (``sshrelay``).

@@ -120,7 +120,7 @@ class SmartHTTPClient(Urllib3HttpGitClient):
             )
         except HTTPError as error:
             if _origin(url) != self._repo.origin and not self._deadline.expired():
-                # what it is and why it cannot be reached is nobody's business who only named the first
+                # the message must not tell the user about a server that only the first one named
                 raise GitError(
                     GitReason.GIT_FAILED,
                     f"cannot reach the server that {self._repo} redirects to; check the network and the URL",
@@ -135,10 +135,12 @@ class SmartHTTPClient(Urllib3HttpGitClient):
         parsed = parse_url(target)
         if not is_first:
             raise GitError(GitReason.GIT_FAILED, f"{self._repo}: redirected in the middle; correct the URL")
-        if parsed.scheme not in self._schemes or (parsed.scheme == "http" and source.startswith("https:")):
+        allowed = {"https"}.intersection(self._schemes) if source.startswith("https:") else self._schemes
+        if parsed.scheme not in allowed:
             raise GitError(
                 GitReason.SCHEME_NOT_ALLOWED,
-                f"{self._repo}: redirected to a URL whose scheme is not allowed here; correct the URL",
+                f"{self._repo}: redirected to a URL whose scheme is not allowed (allowed:"
+                f" {', '.join(sorted(allowed))}); correct the URL",
             )
         if parsed.auth:
             raise GitError(GitReason.GIT_FAILED, f"{self._repo}: redirected to a URL with credentials; correct the URL")
@@ -156,7 +158,7 @@ class SmartHTTPClient(Urllib3HttpGitClient):
                 GitReason.GIT_AUTHENTICATION_FAILED,
                 compose(
                     "{host} did not accept {kind} for {repo} (HTTP 401);"
-                    " check the repository Secret: label, repoURL equality, username and password",
+                    " check the repository Secret: its label, username, password, repoURL (equal to that of the spec)",
                     host=self._repo.host,
                     kind=cleared(kind),
                     repo=self._repo,

@@ -33,7 +33,7 @@ class Service:
         self._acceptor.start()
 
     def end(self) -> None:
-        """Accept nobody any more, cut every connection and wait for the threads, two seconds at most."""
+        """Accept no more connections, cut every open one and wait for the threads, two seconds at most."""
         with self._lock:
             self._ended = True
             for connection in self._open:

@@ -98,7 +98,7 @@ def explain(url: RepoURL, credentials: Credentials, log: str) -> GitError | None
             GitReason.GIT_AUTHENTICATION_FAILED,
             compose(
                 "{host} did not accept {kind} for {url}: {cause};"
-                " check the repository Secret: label, repoURL equality and sshPrivateKey",
+                " check the repository Secret: its label, its sshPrivateKey, its repoURL (equal to that of the spec)",
                 host=url.host,
                 kind=cleared(kind),
                 url=url,

@@ -2,7 +2,7 @@
 
 The key stays in this process. It signs nothing but logins: to a session that the connection was bound to beforehand
 (``session-bind@openssh.com``), of which the server proved with its host key that it takes part, and only if that key is
-one of the host's. So nobody can use a signature elsewhere or forward the agent.
+one of the host's. So a signature is useless elsewhere, and the agent cannot be forwarded.
 """
 
 import base64

@@ -1,8 +1,8 @@
 """An OpenSSH client that other processes of this user cannot look into or take over.
 
 The kernel keeps a process out of their reach if its program is a file that they may not read (fs/exec.c,
-``would_dump``). So the program is executed from a sealed copy in memory that nobody may read, unless the installed one
-is unreadable already.
+``would_dump``). So the program is executed from a sealed copy in memory that no process may read, unless the installed
+one is unreadable already.
 """
 
 import fcntl
@@ -22,7 +22,7 @@ class SSHProgram:
     """The ``ssh`` of this machine, ready to be started; ``close`` when no more is to be."""
 
     def __init__(self) -> None:
-        # Whoever does not fetch over SSH does not need it, so its absence is told by the start.
+        # Only fetching over SSH needs it, so ``start`` reports its absence.
         self._path = shutil.which("ssh", path=os.defpath + ":/usr/local/bin") or "/usr/bin/ssh"
         self._copy = _unreadable_copy(Path(self._path))
 

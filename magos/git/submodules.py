@@ -22,17 +22,17 @@ from magos.git.stores import Stores
 from magos.git.url import RepoURL, relative_to
 from magos.ids import GitSHA
 
-__all__ = ["Fetcher", "Source", "credentials_for", "declared_urls", "make_fetcher"]
+__all__ = ["Fetcher", "FetchedRepository", "credentials_for", "declared_urls", "make_fetcher"]
 
 
-class Source(msgspec.Struct, frozen=True):
+class FetchedRepository(msgspec.Struct, frozen=True):
     """Where a tree came from."""
 
     url: RepoURL
     store: DiskObjectStore
 
 
-Fetcher = Callable[[Source, TreePath, str, GitSHA], Source]
+Fetcher = Callable[[FetchedRepository, TreePath, str, GitSHA], FetchedRepository]
 """Fetches a submodule: the repository that names it, its path, its URL as written, its recorded commit."""
 
 
@@ -55,7 +55,7 @@ def credentials_for(url: RepoURL, top: RepoURL, credentials: Credentials) -> Cre
 def make_fetcher(top: Access, stores: Stores, deadline: Deadline) -> Fetcher:
     """Return a fetcher that keeps what it fetches in ``stores``."""
 
-    def fetch(parent: Source, path: TreePath, reference: str, sha: GitSHA) -> Source:
+    def fetch(parent: FetchedRepository, path: TreePath, reference: str, sha: GitSHA) -> FetchedRepository:
         if len(stores) > SUBMODULES.limit:
             raise GitError(
                 GitReason.GIT_FAILED, f"{top.url} has more than {SUBMODULES.limit} submodules; vendor them or split it"
@@ -69,6 +69,6 @@ def make_fetcher(top: Access, stores: Stores, deadline: Deadline) -> Fetcher:
                 fetch_commit(remote, store, sha, sha)
         except GitError as error:
             raise GitError(error.reason, f"submodule {display(path)}: {error.message}") from error
-        return Source(url, store)
+        return FetchedRepository(url, store)
 
     return fetch

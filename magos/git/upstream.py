@@ -42,7 +42,7 @@ _TYPES: Final = {
 
 
 class Refusal(Exception):
-    """There is no answer to pass on; ``status`` and ``message`` are what git is told instead."""
+    """There is no answer to pass on; git gets ``status`` and ``message`` instead."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -202,7 +202,7 @@ class Upstream:
         return f"{self._url.origin}{path.repository}"
 
     def _unreachable(self, error: HTTPError) -> str:
-        # Its text may name a proxy with its password, so only the kind of the cause is told.
+        # Its text may name a proxy with its password, so the message has only the kind of the cause.
         cause = getattr(error, "reason", None) or error
         advice = "check the network and the URL"
         if "CERTIFICATE" in str(cause).upper():

@@ -41,11 +41,15 @@ class Scheme(StrEnum):
 
 
 _SCHEMES = {scheme.value: scheme for scheme in Scheme} | {"git+ssh": Scheme.SSH}
+_USE = (
+    f"use {', '.join(sorted(_SCHEMES))} or user@host:path, as far as MAGOS_ALLOWED_GIT_SCHEMES allows them"
+    " (by default https, http and ssh)"
+)
 _PORTS = {Scheme.HTTPS: 443, Scheme.HTTP: 80, Scheme.SSH: 22, Scheme.GIT: 9418, Scheme.FILE: 0}
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Scheme, host and port: whoever shares all three may be sent the repository's credentials."""
+    """Scheme, host and port: URLs that share all three may be sent the repository's credentials."""
 
     scheme: Scheme
     host: str
@@ -99,7 +103,7 @@ def parse(text: str) -> RepoURL:
     if _HELPER.match(text):
         raise GitError(
             GitReason.SCHEME_NOT_ALLOWED,
-            "Git remote helpers (helper::address) are not supported; use an http(s) or ssh URL",
+            f"Git remote helpers (helper::address) are not supported; {_USE}",
         )
     if text.startswith("/"):
         return RepoURL(Scheme.FILE, "", None, None, text)
@@ -108,7 +112,7 @@ def parse(text: str) -> RepoURL:
         if scheme is None:
             raise GitError(
                 GitReason.SCHEME_NOT_ALLOWED,
-                f"scheme {match[1]!r} is not supported; use one of {', '.join(sorted(_SCHEMES))} or host:path",
+                f"scheme {match[1]!r} is not supported; {_USE}",
             )
         return _from_url(scheme, text)
     if match := _SCP.fullmatch(text):
@@ -184,11 +188,11 @@ def _from_url(scheme: Scheme, text: str) -> RepoURL:
 
 
 def _credentials(scheme: Scheme, parts: SplitResult) -> str:
-    """Return what to take out of the URL, nothing if it holds no credentials."""
+    """Return what to remove from the URL, nothing if it holds no credentials."""
     if parts.password is not None:
-        return "take the password out"
+        return "remove the password"
     if scheme is not Scheme.SSH and "@" in parts.netloc:
-        return "take out what stands before the '@': a user name there may be a token, and nobody logs in by it"
+        return "remove everything before the '@': a user name there may be a token"
     return ""
 
 

@@ -104,7 +104,7 @@ class Listing:
                 return f"{len(kept) + _LENGTH:04x}".encode() + kept
 
     def _reduced(self, content: bytes) -> bytes | None:
-        """Return ``content`` without attributes that nobody knows, ``None`` for a reference that nobody wants."""
+        """Return ``content`` without unknown attributes, ``None`` for a reference that was not asked for."""
         found = _REFERENCE.fullmatch(content)
         if found is None:
             return content

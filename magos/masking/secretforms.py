@@ -123,7 +123,7 @@ def _quoted(expression: str) -> Iterator[tuple[str, str]]:
 
 def _encodings(value: str) -> Iterator[bytes]:
     raw = os.fsencode(value)
-    stripped = raw.rstrip(b"\r\n")  # nobody prints the final newline of a file's content
+    stripped = raw.rstrip(b"\r\n")  # programs print a file's content without its final newline
     in_url = _SAME_IN_URL.fullmatch(value)
     for plain in {raw, stripped}:
         yield plain

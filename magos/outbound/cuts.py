@@ -1,4 +1,4 @@
-"""Connections that are shut down at a time, whoever reads from them then.
+"""Connections that are shut down at a time, also while they are read from.
 
 A time-out of a socket begins anew with every byte, so a server that drips could hold a reader for ever: while it shakes
 hands, in its headers, in the middle of a packet. What a fast one has sent can still be read after the cut.

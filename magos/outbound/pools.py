@@ -1,7 +1,7 @@
 """Connection pools of the HTTP library whose connections are counted byte by byte and do not outlive the operation.
 
 Counting stands at the connection, before anything is parsed: status lines, interim responses, headers, chunk headers,
-trailers and bodies that nobody reads all count. The head of a response, which is kept whole, has a limit of its own.
+trailers and bodies that are not read all count. The head of a response, which is kept whole, has a limit of its own.
 """
 
 import io

@@ -1,4 +1,4 @@
-"""A call that goes on beside others, in a thread that nobody has to wait for.
+"""A call that goes on beside others, in a thread that need not be waited for.
 
 A stage that fails or is asked to stop just leaves: the thread ends with the process. So the call must not hold anything
 that has to be put in order.
@@ -33,5 +33,5 @@ class Background(Generic[T]):
     def _run(self) -> None:
         try:
             self._outcome.append(self._call())
-        except BaseException as error:  # noqa: BLE001 - whoever asks for the result gets it
+        except BaseException as error:  # noqa: BLE001 - ``result`` raises it
             self._error = error

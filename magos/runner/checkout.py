@@ -1,4 +1,4 @@
-"""The module's folder in the checkout: what a tool leaves there is told apart from what the repository brought.
+"""The module's folder in the checkout: separates what a tool leaves there from what the repository brought.
 
 The folder is held from before any code of the configuration runs. A name that we look for after a tool has run is freed
 before it runs: only what that very tool has made counts, whatever the repository holds under the name.

@@ -1,7 +1,7 @@
 """Finds, at the end of a tool's output, why it failed.
 
 The tools print diagnostics in plain form (``-no-color``): a line ``Error: <summary>``, the place in the configuration
-and a text. The log stays readable for people; what is taken from it only informs, no decision depends on it.
+and a text. The log stays readable for people; no decision depends on what is taken from it.
 """
 
 import re
@@ -28,7 +28,7 @@ _UNPRINTABLE: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x09\x0b-\x1f\x7
 def last_error(output: bytes, now: datetime) -> str | None:
     """Return the last error diagnostic in ``output`` on one line, at most 512 characters; None if there is none.
 
-    A state that is locked is told by lock ID, holder, time and age at ``now`` (field case F13).
+    For a locked state it has lock ID, holder, time and age at ``now`` (field case F13).
     """
     text = _UNPRINTABLE.sub("", output.decode("utf-8", "replace").replace("\r\n", "\n"))
     starts = [match.start() for match in _START.finditer(text)]

@@ -88,10 +88,10 @@ class Fetch:
     def _check_paths(self) -> None:
         run = self._config.run
         source = self._context.paths.source
-        if not inside_tree(source, run.path, "TF_PATH").is_dir():
-            raise StageFailed(Reason.INVALID_CONFIGURATION, f"TF_PATH is {run.path!r}, which is not a directory")
-        if run.tfvars and not inside_tree(source, run.tfvars, "MAGOS_TFVARS_FILE").is_file():
-            raise StageFailed(Reason.INVALID_CONFIGURATION, f"MAGOS_TFVARS_FILE is {run.tfvars!r}, which is not a file")
+        if not inside_tree(source, run.path, "spec.source.path").is_dir():
+            raise _wrong("spec.source.path", run.path, "directory")
+        if run.tfvars and not inside_tree(source, run.tfvars, "spec.terraform.tfvarsPath").is_file():
+            raise _wrong("spec.terraform.tfvarsPath", run.tfvars, "file")
 
     def _install(self) -> "InstalledTool":
         from magos.toolchain.install import InstallRequest, install
@@ -112,7 +112,7 @@ class Fetch:
                 peers=self._config.peers,
             )
         )
-        tool.path.chmod(EXECUTE_ONLY)  # nobody needs to read it, and what it starts cannot reach into it
+        tool.path.chmod(EXECUTE_ONLY)  # no process needs to read it, and what it starts cannot reach into it
         return tool
 
     def _modules(self, directory: Path) -> None:
@@ -137,3 +137,9 @@ class Fetch:
         )
         for warning in warnings:
             self._context.journal.say(f"warning: {warning}")
+
+
+def _wrong(field: str, value: str, kind: str) -> StageFailed:
+    return StageFailed(
+        Reason.INVALID_CONFIGURATION, f"{field} is {value!r}, which is not a {kind}; name a {kind} of the repository"
+    )

@@ -1,7 +1,7 @@
 """Reading and removing files at paths whose folders only our own code and the container decide.
 
 What lies at the path may still be a link, a named pipe or a gigabyte where a small file is expected. Nothing here
-follows a link in the last component, waits for a pipe's other end, or reads more than it was told to. Where
+follows a link in the last component, waits for a pipe's other end, or reads more than its limit. Where
 configuration code can reach the folders, too, ``magos.folder`` is the way.
 """
 

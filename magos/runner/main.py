@@ -76,7 +76,7 @@ def run_stage(arguments: Sequence[str], paths: Paths | None = None) -> int:
 
 
 def _run_behind_door(stage: Stage, paths: Paths, termination: Termination, journal: Journal) -> int:
-    """Run the stage; what nobody expected at all ends it with 1, and its traceback is masked as everything is."""
+    """Run the stage; an unexpected exception ends it with 1, with a masked traceback in the log."""
     try:
         if stage is Stage.JOB:
             return _run_job(paths, environment(), termination, journal)
@@ -128,17 +128,13 @@ def _prepare(
 ) -> tuple[RunConfig, Callable[[Context], _Execution]]:
     """Return the run and how to make the execution; each stage's code is loaded only by itself.
 
-    The journal knows the stage's secrets afterwards, also if the environment is refused.
+    The journal learns the stage's secrets first, so it masks them also if the environment is refused.
     """
     if stage is Stage.FETCH:
         from magos.runner.fetch import Fetch
 
-        try:
-            fetch = load_fetch(env)
-        except StageFailed:
-            journal.mask_too(fetch_forms(env))
-            raise
-        journal.mask_too(fetch.secret_forms)
+        journal.mask_too(fetch_forms(env))
+        fetch = load_fetch(env)
         return fetch.run, lambda context: Fetch(fetch, context)
     if stage is Stage.TERRAFORM:
         from magos.runner.terraform import Terraform
@@ -146,12 +142,8 @@ def _prepare(
 
         others = [paths.inside(path) for path in token_paths(env)]
         journal.watch(TokenFiles(paths.mounted_secrets, others).fresh_forms)
-        try:
-            terraform = load_terraform(env)
-        except StageFailed:
-            journal.mask_too(terraform_forms(env))
-            raise
-        journal.mask_too(terraform.secret_forms)
+        journal.mask_too(terraform_forms(env))
+        terraform = load_terraform(env)
         return terraform.run, lambda context: Terraform(terraform, context)
     from magos.runner.render import Render
 
@@ -172,7 +164,7 @@ def _run_job(paths: Paths, env: Environment, termination: Termination, journal: 
         result = failed(result, error.reason, error.message)
     except Terminated:
         result = _stopped(result)
-    except Exception as error:  # noqa: BLE001 - the boundary: a run without a result helps nobody
+    except Exception as error:  # noqa: BLE001 - the boundary: every run ends with a result
         status = _unexpected(Stage.JOB, _phase(env), error, journal)
         result = failed(result, phase_failed(_phase(env)), status.message)
         if termination.requested_at is not None:

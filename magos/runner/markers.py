@@ -8,10 +8,10 @@ from magos.folder import Folder
 from magos.runner.config import RunConfig
 from magos.runner.outcome import StageFailed, phase_failed
 
-__all__ = ["claim_start", "remove_other_runs"]
+__all__ = ["create_start_marker", "remove_other_runs"]
 
 
-def claim_start(volume: Folder, run: RunConfig) -> None:
+def create_start_marker(volume: Folder, run: RunConfig) -> None:
     """Create ``<phase>.started`` in the run's folder, durably; a marker that exists fails the phase."""
     try:
         folder = volume.made(run_folder(run.run_id))
@@ -28,7 +28,7 @@ def claim_start(volume: Folder, run: RunConfig) -> None:
         raise StageFailed(
             phase_failed(run.phase),
             f"the {run.phase} of run {run.run_id} was started before: this pod was started a second time and ran"
-            " nothing; the outcome of the first start is unknown, the next run plans afresh",
+            f" nothing; the outcome of the {run.phase} is unknown; the next run plans again",
         ) from None
 
 

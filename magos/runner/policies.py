@@ -36,7 +36,7 @@ LIMIT_SECONDS: Final = 300.0
 
 _PROGRAM: Final = "kyverno"
 _ERROR: Final = "Error: "
-_PATIENCE: Final = 3.0
+_STOP_TIMEOUT: Final = 3.0
 _LARGEST_REPORT: Final = 256 * 1024**2
 _LONGEST_LIST: Final = 440
 _PASSED_ON: Final = frozenset({"path", "lang", "tz", "ssl_cert_file", "ssl_cert_dir"}) | {
@@ -53,7 +53,7 @@ def evaluate_policies(
     try:
         forms = secret_forms(sensitive_values(plan))
     except (ValueError, RecursionError) as error:
-        raise _failed(f"the sensitive values of the plan cannot be told: {error}") from error
+        raise _failed(f"Magos cannot find the sensitive values of the plan: {error}") from error
     journal.mask_too(forms)
     actions = {name: policy.action for name, policy in policies.items()}
     with _evaluation_folder(context, policies) as folder:
@@ -80,8 +80,8 @@ def violations_message(violations: tuple[Violation, ...]) -> str:
     blocking = [each for each in violations if each.action is not ViolationAction.AUDIT]
     number = cleared(f"{len(blocking)} violation{'s' if len(blocking) != 1 else ''}")
     listed = "; ".join(f"{each.policy}: {' '.join(each.message.split())}" for each in blocking)
-    told = shorten(compose("{number}: {listed}", number=number, listed=listed), _LONGEST_LIST)
-    return compose("{told}; change the code or the policy", told=told)
+    found = shorten(compose("{number}: {listed}", number=number, listed=listed), _LONGEST_LIST)
+    return compose("{found}; change the code or the policy", found=found)
 
 
 def _is_idle(policy: ValidatingPolicy) -> bool:
@@ -120,7 +120,7 @@ def _run(folder: Path, run: RunConfig, context: Context) -> Finished:
                 arguments=[program, *arguments, "--policy-report", "--output-format", "json"],
                 directory=folder,
                 environment={**inherited, "HOME": str(home), "TMPDIR": str(home)},
-                patience=_PATIENCE,
+                stop_timeout=_STOP_TIMEOUT,
                 limit=LIMIT_SECONDS,
                 stdout=report,
             )

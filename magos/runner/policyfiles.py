@@ -1,7 +1,7 @@
 """The policies as the workspace controller mounted them: verified against their digest before anything believes them.
 
 A ConfigMap volume shows each key as a link into a folder whose name begins with two dots. Only ``job`` mounts it, and
-nobody in the pod can write to it, so links are followed here.
+no process of the pod can write to it, so links are followed here.
 """
 
 from collections.abc import Mapping

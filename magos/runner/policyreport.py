@@ -1,7 +1,7 @@
 """Reads the report of ``kyverno apply --policy-report --output-format json`` (spec §7.4).
 
-Everything that is not exactly one complete report about exactly the selected policies is a ``ValueError``: whoever asks
-fails closed (invariant I6). The report decides; the exit code is only a second alarm (field case F77). Each word of the
+Everything that is not exactly one complete report about exactly the selected policies is a ``ValueError``, so the
+run fails (invariant I6). The report decides; the exit code is only a second alarm (field case F77). Each word of the
 report is mapped on purpose: ``pass`` and ``skip`` (match conditions not met) are fine, ``warn`` is shown, ``fail`` is a
 violation, ``error`` and any other word mean that nothing is known.
 """

@@ -3,7 +3,7 @@
 The tool gets no input, a session of its own and one pipe for both its outputs, which passes through redaction to the
 journal, or a second pipe for its standard output. It never holds a file of ours that is not sealed: who got hold of
 that could rewrite what is there already. When it has ended, everything it left running is ended too. On a stop request
-the tool's own process gets one SIGINT and up to ``patience`` seconds; then everything is killed.
+the tool's own process gets one SIGINT and up to ``stop_timeout`` seconds; then everything is killed.
 """
 
 import math
@@ -31,7 +31,7 @@ _CHUNK: Final = 64 * 1024
 class Command(msgspec.Struct, frozen=True, kw_only=True):
     """What to run.
 
-    ``patience``: seconds from a stop request to the kill. ``limit``: seconds from the start to the kill, if any.
+    ``stop_timeout``: seconds from a stop request to the kill. ``limit``: seconds from the start to the kill, if any.
     ``stdout``: the descriptor of a file that its standard output is copied to, else the log. ``observed``: find out
     whether other processes of this user can reach into it. ``inherited``: descriptors it gets, of sealed files only.
     """
@@ -39,7 +39,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     arguments: Sequence[str]
     directory: Path
     environment: Mapping[str, str]
-    patience: float
+    stop_timeout: float
     limit: float = math.inf
     stdout: int | None = None
     observed: bool = False
@@ -150,7 +150,7 @@ class Supervisor:
                 return ended[pid]
             requested = self._termination.requested_at
             if requested is not None:
-                deadline = min(deadline, requested + command.patience)
+                deadline = min(deadline, requested + command.stop_timeout)
             remaining = deadline - monotonic()
             if requested is not None and not asked:
                 self._journal.say("stop requested: asking the tool to finish (SIGINT)")

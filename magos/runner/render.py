@@ -5,8 +5,8 @@ holds sensitive values in clear: mode 0600, never printed, gone with the pod.
 
 A provider may come from the repository and mean harm. The JSON is the tool's own all the same: neither this process nor
 the tool is within a provider's reach (``magos.runner.shield``), the tool lies on a read-only mount, the plan is a copy
-that nobody can change, and the file has no name until no process but this one is left. If the first cannot be shown to
-hold, the status tells. It also tells the digest of that copy: of exactly the bytes that were shown, so it is the one
+that no process can change, and the file has no name until no process but this one is left. If the first cannot be shown
+to hold, the status says so. It also has the digest of that copy: of exactly the bytes that were shown, so it is the one
 that ``job`` reports and an apply compares.
 """
 

@@ -1,4 +1,4 @@
-"""A file's content as it was at one moment, out of everybody's reach: memory that the kernel lets nobody change.
+"""A file's content as it was at one moment, in memory that the kernel protects from all changes.
 
 A program of the configuration may have written the file and may write to it again. So it is copied once into a memory
 file that is then sealed (memfd_create(2), fcntl(2) F_ADD_SEALS): not even this process can change it any more. What is

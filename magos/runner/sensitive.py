@@ -2,7 +2,7 @@
 
 ``show -json`` writes sensitive values in clear and marks them beside: ``after_sensitive`` for ``after``, and alike. The
 markers have the shape of the value, with ``true`` wherever everything below is sensitive (field case F76). A variable
-whose value comes from a Secret need not be declared sensitive, so its name is told by the workspace controller; a value
+whose value comes from a Secret need not be declared sensitive, so the workspace controller gives its name; a value
 that is ephemeral is in no plan.
 """
 

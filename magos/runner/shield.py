@@ -1,10 +1,10 @@
-"""Out of reach of processes of the same user, although they share the UID and the container.
+"""Keeps this process and the tool out of reach of other processes of the same UID and container.
 
 A process that is not "dumpable" can neither be traced by them, nor can they open its memory, environment or descriptors
-(ptrace(2), "Ptrace access mode checking"; proc_pid_fd(5); pidfd_getfd(2)). This process says that of itself. The tool
-cannot be told to, but the kernel does it for everybody who executes a file that he may not read (fs/exec.c,
-``would_dump``), so the tool is kept execute-only. A file system that ignores modes, another kernel in a sandbox or
-``fs.suid_dumpable=1`` undo that without a word: so it is tried on the running tool, not believed.
+(ptrace(2), "Ptrace access mode checking"; proc_pid_fd(5); pidfd_getfd(2)). This process sets that for itself. The
+kernel sets it for every program whose file its user may not read (fs/exec.c, ``would_dump``), so the tool is kept
+execute-only. A file system that ignores modes, another kernel in a sandbox or ``fs.suid_dumpable=1`` silently undo
+that, so the stage checks it on the running tool.
 """
 
 import os

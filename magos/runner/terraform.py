@@ -1,8 +1,8 @@
 """Stage ``terraform``: ``init``, then ``plan`` or ``apply`` (spec §7.1).
 
-The only stage that runs code of the configuration. A pod that is started twice runs it once; an apply executes only the
-plan whose digest the plan reported, at the revision that was planned, and the plan file is gone afterwards. The plan is
-copied out of that code's reach before any of it runs; the copy is what is compared and what is applied.
+The only stage that runs code of the configuration. A pod that is started twice runs that code once; an apply executes
+only the plan whose digest the plan reported, at the revision that was planned, and the plan file is gone afterwards.
+The plan is copied out of that code's reach before any of it runs; the copy is what is compared and what is applied.
 """
 
 import os
@@ -19,7 +19,7 @@ from magos.runner.checkout import Checkout
 from magos.runner.config import TerraformConfig
 from magos.runner.context import Context
 from magos.runner.diagnostics import shorten
-from magos.runner.markers import claim_start, remove_other_runs
+from magos.runner.markers import create_start_marker, remove_other_runs
 from magos.runner.outcome import StageFailed
 from magos.runner.planfile import carried_variables, sealed_plan
 from magos.runner.sealed import Sealed
@@ -47,7 +47,7 @@ class Terraform:
         os.umask(_FOR_US_ALONE)  # plan files and states hold secrets
         run = self._config.run
         with self._context.paths.volume() as volume:
-            claim_start(volume, run)
+            create_start_marker(volume, run)
             # Held from now on: what this run leaves is removed from here, whatever gets the folder's name.
             with volume.folder(run_folder(run.run_id)) as own:
                 if run.phase is JobType.PLAN:
@@ -101,20 +101,20 @@ class Terraform:
                 raise
 
     def _keep_unsaved(self, volume: Folder, checkout: Checkout, place: StatePlace) -> str:
-        """Keep a state that the backend did not take; return what to tell, empty if there was none."""
+        """Keep a state that the backend did not take; return the message, empty if there was none."""
         try:
             kept = keep_unsaved_state(volume, checkout, self._config.run, place)
         except OSError as error:
-            told = f"the backend did not take the state, and the Workspace's volume could not keep it ({error})"
+            text = f"the backend did not take the state, and the Workspace's volume could not keep it ({error})"
         else:
             if kept is None:
                 return ""
-            told = (
+            text = (
                 f"the backend did not take the state; it is kept in /workspace-data/{kept} on the Workspace's volume"
                 " and the next run hands it over (state push) before it plans"
             )
-        self._context.journal.say(told)
-        return told
+        self._context.journal.say(text)
+        return text
 
     def _init(self, tool: Tool, variables: Mapping[str, str]) -> None:
         tool.init(variables)
@@ -136,7 +136,7 @@ class Terraform:
 
     @contextmanager
     def _planned(self, volume: Folder) -> Iterator[Sealed]:
-        """Copy the plan out of everybody's reach."""
+        """Copy the plan to memory that no other process can change."""
         run = self._config.run
         with ExitStack() as held:
             try:
@@ -145,13 +145,13 @@ class Terraform:
                 raise StageFailed(
                     Reason.PLAN_MISMATCH,
                     f"the plan file of run {run.run_id} is missing (expected {run.plan_digest}); nothing was applied,"
-                    " the next run plans afresh; check who removes files from the Workspace's volume",
+                    " the next run plans again; check who removes files from the Workspace's volume",
                 ) from None
             except OSError as error:
                 raise StageFailed(
                     Reason.PLAN_MISMATCH,
                     f"the plan file of run {run.run_id} is unusable ({error.strerror or error}); nothing was applied,"
-                    " the next run plans afresh; check who writes to the Workspace's volume",
+                    " the next run plans again; check who writes to the Workspace's volume",
                 ) from error
             yield plan
 
@@ -161,14 +161,14 @@ class Terraform:
             raise StageFailed(
                 Reason.PLAN_MISMATCH,
                 f"the plan file has digest {plan.digest}, the plan of run {run.run_id} reported {run.plan_digest};"
-                " nothing was applied, the next run plans afresh; check who writes to the Workspace's volume",
+                " nothing was applied, the next run plans again; check who writes to the Workspace's volume",
             )
         revision = read_status(self._context.paths, Stage.FETCH, run.phase).revision
         if revision != run.revision:
             raise StageFailed(
                 Reason.PLAN_MISMATCH,
                 f"the checkout is at {revision or 'no known revision'}, run {run.run_id} planned {run.revision};"
-                " nothing was applied, the next run plans afresh",
+                " nothing was applied, the next run plans again",
             )
 
     def _variables(self, plan: Sealed) -> tuple[Mapping[str, str], Mapping[str, str]]:

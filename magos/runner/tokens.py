@@ -1,4 +1,4 @@
-"""The token files that are mounted into a container: whoever prints one must not show it (spec §7.6, invariant I10).
+"""The token files that are mounted into a container: output must not show them (spec §7.6, invariant I10).
 
 They are the files below ``/var/run/secrets``, where Kubernetes, cloud identity webhooks and injectors put tokens, and
 those that an environment variable ``..._TOKEN_FILE`` names. The kubelet exchanges a projected token long before it

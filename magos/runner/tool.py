@@ -25,7 +25,7 @@ from magos.toolchain.releases import architecture
 __all__ = ["Tool", "inside_tree", "program_name"]
 
 _KILL_RESERVE: Final = 10
-_BRIEF_PATIENCE: Final = 3.0
+_BRIEF_STOP_TIMEOUT: Final = 3.0
 _PLAN_HAS_CHANGES: Final = 2
 _LOCK_WAIT_SECONDS: Final = 10
 _FOREIGN_LOCK_FILE: Final = b"match any of the checksums"
@@ -33,8 +33,8 @@ _CACHE_TROUBLE: Final = (b"text file busy", b"plugin cache", b"plugin-cache", _F
 _UNKNOWN_SOURCE: Final = b"unable to compute static value"
 _NO_MODULE: Final = b"failed to download module"
 _SOURCE_HINT: Final = (
-    "; modules are downloaded where the variables of VariableSets are not known: give those that a module source"
-    " depends on their value by a default or in the file of tfvarsPath"
+    "; Magos downloads modules without the variables of VariableSets: set those that a module source depends on by"
+    " a default or in the file of spec.terraform.tfvarsPath"
 )
 _NO_VARIABLES: Final[Mapping[str, str]] = {}
 
@@ -44,7 +44,7 @@ def program_name(distribution: Distribution) -> str:
     return "tofu" if distribution is Distribution.OPENTOFU else "terraform"
 
 
-def inside_tree(tree: Path, relative: str, variable: str) -> Path:
+def inside_tree(tree: Path, relative: str, field: str) -> Path:
     """Return where ``relative`` leads, links resolved.
 
     Raises ``StageFailed`` (InvalidConfiguration) if that does not exist or lies outside ``tree`` (field case F08).
@@ -53,12 +53,12 @@ def inside_tree(tree: Path, relative: str, variable: str) -> Path:
     if not found.is_relative_to(tree.resolve()):
         raise StageFailed(
             Reason.INVALID_CONFIGURATION,
-            f"{variable} is {relative!r}, which leads out of the repository; name something inside it",
+            f"{field} is {relative!r}, which leads out of the repository; use a path inside it",
         )
     if not found.exists():
         raise StageFailed(
             Reason.INVALID_CONFIGURATION,
-            f"{variable} is {relative!r}, which is not in the repository at this revision; correct the path",
+            f"{field} is {relative!r}, which is not in the repository at this revision; correct the path",
         )
     return found
 
@@ -71,7 +71,7 @@ class Tool:
         self._run = run
         self._supervisor = supervisor
         self._name = program_name(run.distribution)
-        self.module = inside_tree(paths.source, run.path, "TF_PATH")
+        self.module = inside_tree(paths.source, run.path, "spec.source.path")
 
     @property
     def evaluates_early(self) -> bool:
@@ -82,11 +82,11 @@ class Tool:
     def get(self, git: Mapping[str, str]) -> None:
         """Download modules, with the Git access that ``git`` describes and without any ``TF_VAR_*`` (spec §5.4)."""
         arguments = ["get", "-no-color", *self._early_var_file()]
-        finished = self._supervisor.run(replace(self._command(arguments, git), patience=_BRIEF_PATIENCE))
+        finished = self._supervisor.run(replace(self._command(arguments, git), stop_timeout=_BRIEF_STOP_TIMEOUT))
         self._succeed("get", finished, _SOURCE_HINT if _UNKNOWN_SOURCE in _unwrapped(finished.tail) else "")
 
     def init(self, variables: Mapping[str, str]) -> None:
-        """Initialise the backend and the providers; trouble with the plugin cache is answered by doing without."""
+        """Initialise the backend and the providers, without the plugin cache if that causes trouble."""
         arguments = ["init", "-input=false", "-no-color", *self._early_var_file()]
         finished = self._execute(arguments, variables)
         if finished.code != 0 and any(sign in _unwrapped(finished.tail) for sign in _CACHE_TROUBLE):
@@ -97,7 +97,7 @@ class Tool:
         self._succeed("init", finished, self._lock_file_hint() if _FOREIGN_LOCK_FILE in said else hint)
 
     def plan(self, variables: Mapping[str, str]) -> None:
-        """Write the plan file of the run, by its name: whoever reads it must not believe that it is this one."""
+        """Write the plan file of the run at its path; later readers must verify what they find there."""
         output = self._paths.inside(self._run.plan_file)
         arguments = ["plan", "-input=false", "-no-color", "-detailed-exitcode", f"-out={output}"]
         finished = self._execute([*arguments, *self._lock_wait(), *self._var_file()], variables)
@@ -125,7 +125,9 @@ class Tool:
         Returns why the providers might have reached into the tool meanwhile; nothing if they could not.
         """
         command = self._given(plan, ["show", "-json", "-no-color"], _NO_VARIABLES)
-        finished = self._supervisor.run(replace(command, patience=_BRIEF_PATIENCE, stdout=stdout, observed=True))
+        finished = self._supervisor.run(
+            replace(command, stop_timeout=_BRIEF_STOP_TIMEOUT, stdout=stdout, observed=True)
+        )
         self._succeed("show", finished)
         return finished.exposure
 
@@ -137,7 +139,7 @@ class Tool:
     def _var_file(self) -> list[str]:
         if not self._run.tfvars:
             return []
-        return [f"-var-file={inside_tree(self._paths.source, self._run.tfvars, 'MAGOS_TFVARS_FILE')}"]
+        return [f"-var-file={inside_tree(self._paths.source, self._run.tfvars, 'spec.terraform.tfvarsPath')}"]
 
     def _early_var_file(self) -> list[str]:
         return self._var_file() if self.evaluates_early else []
@@ -150,7 +152,7 @@ class Tool:
             arguments=[str(self._paths.tool / self._name), *arguments],
             directory=self.module,
             environment={**self._environment(plugin_cache), **extra},
-            patience=self._run.grace_seconds - _KILL_RESERVE,
+            stop_timeout=self._run.grace_seconds - _KILL_RESERVE,
         )
 
     def _given(self, file: Sealed, arguments: list[str], extra: Mapping[str, str]) -> Command:
@@ -173,11 +175,10 @@ class Tool:
         return inherited
 
     def _ending(self, step: str, code: int) -> str:
-        log = f"read the {self._run.phase} log"
         if code >= 0:
-            return f"ended with exit code {code}; {log}"
-        killed = f"was killed by signal {-code} (9 is often a lack of memory); {log}"
-        return f"{killed}; the outcome is unknown, the next run plans afresh" if step == "apply" else killed
+            return f"ended with exit code {code}"
+        killed = f"was killed by signal {-code} (9 is often a lack of memory)"
+        return f"{killed}; the outcome of the apply is unknown; the next run plans again" if step == "apply" else killed
 
     def _lock_file_hint(self) -> str:
         return f"; run '{self._name} providers lock -platform=linux_{architecture()}' and commit the lock file"
@@ -189,8 +190,8 @@ class Tool:
         ending = cleared(f"{self._name} {self._ending(step, finished.code)}")
         cause = last_error(finished.tail, datetime.now(UTC)) or ending
         failed = compose("{step} failed: {cause}", step=cleared(step), cause=cause)
-        told = shorten(failed, LONGEST_DIAGNOSTIC - len(hint))
-        raise StageFailed(phase_failed(self._run.phase), compose("{told}{hint}", told=told, hint=cleared(hint)))
+        text = shorten(failed, LONGEST_DIAGNOSTIC - len(hint))
+        raise StageFailed(phase_failed(self._run.phase), compose("{text}{hint}", text=text, hint=cleared(hint)))
 
 
 def _unwrapped(output: bytes) -> bytes:

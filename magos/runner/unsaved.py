@@ -38,7 +38,7 @@ class _State(msgspec.Struct):
 
 
 def keep_unsaved_state(volume: Folder, checkout: Checkout, run: RunConfig, place: StatePlace) -> str | None:
-    """Move what the apply left to the volume, durably and readable by nobody else; return its name there, if any.
+    """Move what the apply left to the volume, durably and with mode 0600; return its name there, if any.
 
     ``OSError`` if that is impossible, for instance because the volume is full.
     """

@@ -102,7 +102,7 @@ def test_an_apply_whose_job_and_pod_are_deleted_is_lost_with_its_state_saved(sub
     assert status.reason == "RunLost", status.message
     assert status.message.startswith(f"Job {pod.job} of run {pod.run_id} disappeared")
     assert "outcome of the apply is unknown; the next run plans again" in status.message
-    assert status.message.endswith("Find out who deleted it and check the state lock.")
+    assert status.message.endswith("Find out who deleted it. Check whether the state is still locked.")
     assert subject.executions == [pod.run_id]
     subject.recovers(reason="NoChanges")
 

@@ -48,7 +48,7 @@ def says_what_happened(failed: Workspace, phase: JobType, stage: Stage, number: 
     assert f"Read the {phase} log" in status.message
     if phase is APPLY:
         assert "outcome of the apply is unknown; the next run plans again" in status.message
-        assert "check the state lock" in status.message
+        assert "Check whether the state is still locked." in status.message
     ready = next(condition for condition in status.conditions if condition.type == "Ready")
     assert (ready.status, ready.reason, ready.message) == ("False", status.reason, status.message)
 

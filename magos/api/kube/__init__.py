@@ -5,181 +5,88 @@ containers. What is created is written with the full forms ``JobManifest`` and `
 ``kind`` are fields of none of them: a Struct is addressed by its ``Kind``, which knows both.
 """
 
-from magos.api.kube.batch import (
-    JOBS,
-    Job,
-    JobCondition,
-    JobManifest,
-    JobSpec,
-    JobStatus,
-    ObservedJobSpec,
-    PodTemplateSpec,
-)
-from magos.api.kube.config import (
-    CONFIG_MAP_METADATA,
-    CONFIG_MAPS,
-    NAMESPACES,
-    SECRET_METADATA,
-    SECRETS,
-    SERVICE_ACCOUNT_METADATA,
-    SERVICE_ACCOUNTS,
-    ConfigMap,
-    ConfigMapMetadata,
-    Namespace,
-    Secret,
-    SecretMetadata,
-    ServiceAccount,
-    ServiceAccountMetadata,
-)
-from magos.api.kube.containers import (
-    Capabilities,
-    ConfigMapEnvSource,
-    Container,
-    ContainerPort,
-    EnvFromSource,
-    EnvVar,
-    EnvVarSource,
-    FieldRef,
-    KeySelector,
-    Resources,
-    SecretEnvSource,
-    SecurityContext,
-    VolumeMount,
-)
-from magos.api.kube.coordination import LEASES, Lease, LeaseSpec
-from magos.api.kube.events import EVENTS, EventSeries, KubeEvent, ObjectReference
-from magos.api.kube.nodes import NODES, Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, Taint
-from magos.api.kube.pods import (
-    PODS,
-    PODS_IN_FULL,
-    ContainerState,
-    ContainerStateRunning,
-    ContainerStateTerminated,
-    ContainerStateWaiting,
-    ContainerStatus,
-    ObservedPodSpec,
-    Pod,
-    PodCondition,
-    PodManifest,
-    PodStatus,
-)
-from magos.api.kube.podspec import LocalObjectReference, PodSecurityContext, PodSpec, SeccompProfile, Toleration
-from magos.api.kube.storage import (
-    PERSISTENT_VOLUME_CLAIMS,
-    ClaimCondition,
-    PersistentVolumeClaim,
-    PersistentVolumeClaimSpec,
-    PersistentVolumeClaimStatus,
-    VolumeResources,
-)
-from magos.api.kube.volumes import (
-    ClaimVolumeSource,
-    ConfigMapProjection,
-    ConfigMapVolumeSource,
-    DownwardAPIFile,
-    DownwardAPIProjection,
-    EmptyDirVolumeSource,
-    KeyToPath,
-    ProjectedSource,
-    ProjectedVolumeSource,
-    SecretProjection,
-    SecretVolumeSource,
-    ServiceAccountTokenProjection,
-    Volume,
-)
-
-__all__ = [
-    # kinds
-    "CONFIG_MAPS",
-    "CONFIG_MAP_METADATA",
-    "EVENTS",
-    "JOBS",
-    "LEASES",
-    "NAMESPACES",
-    "NODES",
-    "PERSISTENT_VOLUME_CLAIMS",
-    "PODS",
-    "PODS_IN_FULL",
-    "SECRETS",
-    "SECRET_METADATA",
-    "SERVICE_ACCOUNTS",
-    "SERVICE_ACCOUNT_METADATA",
-    # batch
-    "Job",
-    "JobCondition",
-    "JobManifest",
-    "JobSpec",
-    "JobStatus",
-    "ObservedJobSpec",
-    "PodTemplateSpec",
-    # configuration and accounts
-    "ConfigMap",
-    "ConfigMapMetadata",
-    "Namespace",
-    "Secret",
-    "SecretMetadata",
-    "ServiceAccount",
-    "ServiceAccountMetadata",
-    # containers
-    "Capabilities",
-    "ConfigMapEnvSource",
-    "Container",
-    "ContainerPort",
-    "EnvFromSource",
-    "EnvVar",
-    "EnvVarSource",
-    "FieldRef",
-    "KeySelector",
-    "Resources",
-    "SecretEnvSource",
-    "SecurityContext",
-    "VolumeMount",
-    # coordination and events
-    "EventSeries",
-    "KubeEvent",
-    "Lease",
-    "LeaseSpec",
-    "ObjectReference",
-    # nodes
-    "Node",
-    "NodeAddress",
-    "NodeCondition",
-    "NodeSpec",
-    "NodeStatus",
-    "Taint",
-    # pods
-    "ContainerState",
-    "ContainerStateRunning",
-    "ContainerStateTerminated",
-    "ContainerStateWaiting",
-    "ContainerStatus",
-    "LocalObjectReference",
-    "ObservedPodSpec",
-    "Pod",
-    "PodCondition",
-    "PodManifest",
-    "PodSecurityContext",
-    "PodSpec",
-    "PodStatus",
-    "SeccompProfile",
-    "Toleration",
-    # storage and volumes
-    "ClaimCondition",
-    "ClaimVolumeSource",
-    "ConfigMapProjection",
-    "ConfigMapVolumeSource",
-    "DownwardAPIFile",
-    "DownwardAPIProjection",
-    "EmptyDirVolumeSource",
-    "KeyToPath",
-    "PersistentVolumeClaim",
-    "PersistentVolumeClaimSpec",
-    "PersistentVolumeClaimStatus",
-    "ProjectedSource",
-    "ProjectedVolumeSource",
-    "SecretProjection",
-    "SecretVolumeSource",
-    "ServiceAccountTokenProjection",
-    "Volume",
-    "VolumeResources",
-]
+from magos.api.kube.batch import JOBS as JOBS
+from magos.api.kube.batch import Job as Job
+from magos.api.kube.batch import JobCondition as JobCondition
+from magos.api.kube.batch import JobManifest as JobManifest
+from magos.api.kube.batch import JobSpec as JobSpec
+from magos.api.kube.batch import JobStatus as JobStatus
+from magos.api.kube.batch import ObservedJobSpec as ObservedJobSpec
+from magos.api.kube.batch import PodTemplateSpec as PodTemplateSpec
+from magos.api.kube.config import CONFIG_MAP_METADATA as CONFIG_MAP_METADATA
+from magos.api.kube.config import CONFIG_MAPS as CONFIG_MAPS
+from magos.api.kube.config import NAMESPACES as NAMESPACES
+from magos.api.kube.config import SECRET_METADATA as SECRET_METADATA
+from magos.api.kube.config import SECRETS as SECRETS
+from magos.api.kube.config import SERVICE_ACCOUNT_METADATA as SERVICE_ACCOUNT_METADATA
+from magos.api.kube.config import SERVICE_ACCOUNTS as SERVICE_ACCOUNTS
+from magos.api.kube.config import ConfigMap as ConfigMap
+from magos.api.kube.config import ConfigMapMetadata as ConfigMapMetadata
+from magos.api.kube.config import Namespace as Namespace
+from magos.api.kube.config import Secret as Secret
+from magos.api.kube.config import SecretMetadata as SecretMetadata
+from magos.api.kube.config import ServiceAccount as ServiceAccount
+from magos.api.kube.config import ServiceAccountMetadata as ServiceAccountMetadata
+from magos.api.kube.containers import Capabilities as Capabilities
+from magos.api.kube.containers import ConfigMapEnvSource as ConfigMapEnvSource
+from magos.api.kube.containers import Container as Container
+from magos.api.kube.containers import ContainerPort as ContainerPort
+from magos.api.kube.containers import EnvFromSource as EnvFromSource
+from magos.api.kube.containers import EnvVar as EnvVar
+from magos.api.kube.containers import EnvVarSource as EnvVarSource
+from magos.api.kube.containers import FieldRef as FieldRef
+from magos.api.kube.containers import KeySelector as KeySelector
+from magos.api.kube.containers import Resources as Resources
+from magos.api.kube.containers import SecretEnvSource as SecretEnvSource
+from magos.api.kube.containers import SecurityContext as SecurityContext
+from magos.api.kube.containers import VolumeMount as VolumeMount
+from magos.api.kube.coordination import LEASES as LEASES
+from magos.api.kube.coordination import Lease as Lease
+from magos.api.kube.coordination import LeaseSpec as LeaseSpec
+from magos.api.kube.events import EVENTS as EVENTS
+from magos.api.kube.events import EventSeries as EventSeries
+from magos.api.kube.events import KubeEvent as KubeEvent
+from magos.api.kube.events import ObjectReference as ObjectReference
+from magos.api.kube.nodes import NODES as NODES
+from magos.api.kube.nodes import Node as Node
+from magos.api.kube.nodes import NodeAddress as NodeAddress
+from magos.api.kube.nodes import NodeCondition as NodeCondition
+from magos.api.kube.nodes import NodeSpec as NodeSpec
+from magos.api.kube.nodes import NodeStatus as NodeStatus
+from magos.api.kube.nodes import Taint as Taint
+from magos.api.kube.pods import PODS as PODS
+from magos.api.kube.pods import PODS_IN_FULL as PODS_IN_FULL
+from magos.api.kube.pods import ContainerState as ContainerState
+from magos.api.kube.pods import ContainerStateRunning as ContainerStateRunning
+from magos.api.kube.pods import ContainerStateTerminated as ContainerStateTerminated
+from magos.api.kube.pods import ContainerStateWaiting as ContainerStateWaiting
+from magos.api.kube.pods import ContainerStatus as ContainerStatus
+from magos.api.kube.pods import ObservedPodSpec as ObservedPodSpec
+from magos.api.kube.pods import Pod as Pod
+from magos.api.kube.pods import PodCondition as PodCondition
+from magos.api.kube.pods import PodManifest as PodManifest
+from magos.api.kube.pods import PodStatus as PodStatus
+from magos.api.kube.podspec import LocalObjectReference as LocalObjectReference
+from magos.api.kube.podspec import PodSecurityContext as PodSecurityContext
+from magos.api.kube.podspec import PodSpec as PodSpec
+from magos.api.kube.podspec import SeccompProfile as SeccompProfile
+from magos.api.kube.podspec import Toleration as Toleration
+from magos.api.kube.storage import PERSISTENT_VOLUME_CLAIMS as PERSISTENT_VOLUME_CLAIMS
+from magos.api.kube.storage import ClaimCondition as ClaimCondition
+from magos.api.kube.storage import PersistentVolumeClaim as PersistentVolumeClaim
+from magos.api.kube.storage import PersistentVolumeClaimSpec as PersistentVolumeClaimSpec
+from magos.api.kube.storage import PersistentVolumeClaimStatus as PersistentVolumeClaimStatus
+from magos.api.kube.storage import VolumeResources as VolumeResources
+from magos.api.kube.volumes import ClaimVolumeSource as ClaimVolumeSource
+from magos.api.kube.volumes import ConfigMapProjection as ConfigMapProjection
+from magos.api.kube.volumes import ConfigMapVolumeSource as ConfigMapVolumeSource
+from magos.api.kube.volumes import DownwardAPIFile as DownwardAPIFile
+from magos.api.kube.volumes import DownwardAPIProjection as DownwardAPIProjection
+from magos.api.kube.volumes import EmptyDirVolumeSource as EmptyDirVolumeSource
+from magos.api.kube.volumes import KeyToPath as KeyToPath
+from magos.api.kube.volumes import ProjectedSource as ProjectedSource
+from magos.api.kube.volumes import ProjectedVolumeSource as ProjectedVolumeSource
+from magos.api.kube.volumes import SecretProjection as SecretProjection
+from magos.api.kube.volumes import SecretVolumeSource as SecretVolumeSource
+from magos.api.kube.volumes import ServiceAccountTokenProjection as ServiceAccountTokenProjection
+from magos.api.kube.volumes import Volume as Volume

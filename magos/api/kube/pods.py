@@ -1,4 +1,4 @@
-"""Pods (``core/v1``): the small observed form for caches, and the full form for whoever runs them.
+"""Pods (``core/v1``): the small observed form for caches, and the full form.
 
 How far a container came is read from its ``state``: exactly one of waiting, running and terminated is set once the
 kubelet has seen it.
@@ -115,7 +115,7 @@ class Pod(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_
 
 
 class PodManifest(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """A pod in full, for whoever creates or runs it."""
+    """A pod in full, for code that creates or runs it."""
 
     metadata: ObjectMeta
     spec: PodSpec

@@ -10,7 +10,7 @@ from magos.api.meta import Kind
 from magos.api.project import PROJECTS
 from magos.api.rollout import ROLLOUTS
 from magos.api.schema.structural import object_schema
-from magos.api.status import GROUP, VERSION
+from magos.api.status import API_VERSION, GROUP, VERSION
 from magos.api.variableset import VARIABLESETS
 from magos.api.workspace import WORKSPACES
 
@@ -137,10 +137,11 @@ class _Plain(yaml.SafeDumper):
 def _root(struct: type) -> dict[str, Any]:
     schema = object_schema(struct)
     head = {
-        "apiVersion": {"type": "string", "description": "API version of this object."},
-        "kind": {"type": "string", "description": "Kind of this object."},
+        "apiVersion": f"API version of this object: {API_VERSION}.",
+        "kind": f"Kind of this object: {struct.__name__}.",
     }
-    schema["properties"] = {**head, **schema["properties"]}
+    texts = {name: {"type": "string", "description": description} for name, description in head.items()}
+    schema["properties"] = {**texts, **schema["properties"]}
     schema["required"] = ["spec"]
     return {"description": (struct.__doc__ or "").strip(), **schema}
 

@@ -34,7 +34,7 @@ REPO_URL = (
 """A URL of a known scheme, an absolute path, or ``[user@]host:path`` (whose path never begins with ``//``)."""
 
 CREDENTIALS_IN_URL = r"^(https?|git|file)://[^/]*@|^[a-z+]+://[^/]*:[^/]*@|^[^/:@]+:[^/@]*@[^/]*:"
-"""Anything before an ``@`` where nobody logs in by name (forges take a token for a user name), else ``user:password@``
+"""Anything before an ``@`` in schemes whose user name may be a token; in the others ``user:password@``
 in the authority of a URL or before an scp-like address."""
 
 NOT_A_REF = r"^$|^-|^@$|^/|/$|//|(^|/)\.|\.\.|\.$|\.lock(/|$)|@\{|[\x00-\x20\x7f~^:?*\[\\]"

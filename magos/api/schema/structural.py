@@ -28,12 +28,12 @@ _SCALARS: Mapping[type, str] = {
     inspect.BoolType: "boolean",
 }
 _CONDITION_DOCS: Mapping[str, str] = {
-    "type": "Type of the condition.",
-    "status": "True, False or Unknown.",
-    "reason": "Why, as one CamelCase word.",
-    "message": "Why, in a sentence.",
-    "last_transition_time": "When the status changed last.",
-    "observed_generation": "The metadata.generation this condition speaks about.",
+    "type": "Name of the condition.",
+    "status": "Whether the condition holds: True, False or Unknown.",
+    "reason": "Why it does or does not hold, as one CamelCase word.",
+    "message": "Why it does or does not hold, as a text for people.",
+    "last_transition_time": "Time (UTC) of the last change of status.",
+    "observed_generation": "The metadata.generation that this condition describes.",
 }
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from magos.git.credentials import Credentials
 from magos.git.errors import GitError, GitReason
-from magos.git.export import Limits, export_tree
+from magos.git.export import TreeBudget, export_tree
 from magos.git.stores import Stores
-from magos.git.submodules import Source
+from magos.git.submodules import FetchedRepository
 from magos.git.url import parse
 from magos.ids import GitSHA
 from tests.e2e.git.conftest import Clones
@@ -136,18 +136,18 @@ def test_the_budgets_are_enforced(tmp_path: Path, repository: Repository) -> Non
         commit.message = b""
         for item in (*objects, commit):
             store.add_object(item)
-        source = Source(parse(str(repository.bare)), store)
+        source = FetchedRepository(parse(str(repository.bare)), store)
         sha = GitSHA(ObjectID(commit.id).decode())
 
-        def never(*_: object) -> Source:
+        def never(*_: object) -> FetchedRepository:
             raise AssertionError
 
-        def run(limits: Limits, name: str) -> int:
+        def run(limits: TreeBudget, name: str) -> int:
             (tmp_path / name).mkdir()
             return export_tree(source, sha, tmp_path / name, never, limits).files
 
-        assert run(Limits(files=5, content=50, depth=5), "fits") == 5
-        for number, limits in enumerate((Limits(files=4), Limits(content=49), Limits(depth=4))):
+        assert run(TreeBudget(files=5, content=50, depth=5), "fits") == 5
+        for number, limits in enumerate((TreeBudget(files=4), TreeBudget(content=49), TreeBudget(depth=4))):
             with pytest.raises(GitError) as caught:
                 run(limits, f"over-{number}")
             assert caught.value.reason is GitReason.GIT_FAILED

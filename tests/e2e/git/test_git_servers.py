@@ -103,7 +103,7 @@ def test_basic_authentication_opens_and_its_absence_is_told(
     assert clone(url, credentials=LOGIN).revision == history[5]
     anonymous = clone.fails(url)
     assert anonymous.reason is GitReason.GIT_AUTHENTICATION_FAILED
-    assert "127.0.0.1 did not accept no credentials" in anonymous.message
+    assert "127.0.0.1 did not accept access without credentials" in anonymous.message
     wrong = clone.fails(url, credentials=Credentials(username="alice", password="wrong-word"))
     assert wrong.reason is GitReason.GIT_AUTHENTICATION_FAILED
     assert "user name and password of the repository Secret" in wrong.message

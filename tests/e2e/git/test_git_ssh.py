@@ -91,7 +91,7 @@ def test_a_missing_wrong_or_unreadable_key_is_an_authentication_failure(
 ) -> None:
     url = sshd.url(repository.bare)
     for key, words in (
-        (None, "no credentials"),
+        (None, "access without credentials"),
         (old_sshd.private_key, "the SSH key of the repository Secret"),
         ("not a key", "cannot be read"),
     ):

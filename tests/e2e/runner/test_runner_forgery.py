@@ -121,7 +121,7 @@ def test_forged_lines_messages_and_statuses_change_nothing(here: OneMachine, cro
 def test_a_killed_parent_is_a_failure_of_unknown_outcome(here: OneMachine, crowd: tuple[str, str]) -> None:
     told = failed(here, crowd, "assassin")
     assert "signal 9" in told
-    assert "outcome is unknown" in told
+    assert "outcome of the apply is unknown" in told
 
 
 def test_a_daemon_that_keeps_rewriting_the_status_is_ended_first(here: OneMachine, crowd: tuple[str, str]) -> None:

@@ -98,6 +98,15 @@ def test_no_default_stands_inside_a_list(plural: str) -> None:
     assert not [entry for schema in lists for entry in _schemas(schema["items"]) if "default" in entry]
 
 
+@pytest.mark.parametrize("plural", _PLURALS)
+def test_descriptions_are_sentences_that_state_the_default(plural: str) -> None:
+    for schema in _schemas(_root(plural)):
+        description = schema.get("description", "")
+        assert not description or len(description.split()) > 2, description  # kubectl explain shows no default itself
+        if "default" in schema:
+            assert re.search(rf"Default: '?{re.escape(str(schema['default']))}['.]", description, re.IGNORECASE)
+
+
 @pytest.mark.parametrize("path", _SAMPLES, ids=lambda path: path.name)
 def test_samples_are_of_the_kinds_they_say(path: Path) -> None:
     for document in yaml.safe_load_all(path.read_text()):

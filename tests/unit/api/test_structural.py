@@ -48,5 +48,5 @@ def test_a_rule_about_a_field_that_does_not_exist_is_found() -> None:
 
 def test_descriptions_are_inherited() -> None:
     docs = field_docs(WorkspaceStatus)
-    assert docs["phase"] == "Where the object is in its life."
-    assert docs["observed_revision"].startswith("The commit")
+    assert docs["phase"] == "The stage that the object has reached. Absent until its controller has seen it."
+    assert docs["observed_revision"].startswith("Commit of")

@@ -57,7 +57,7 @@ def test_every_failure_is_explained() -> None:
     assert explanations().keys() == FAILURES | {Reason.POLICY_VIOLATION}
 
 
-def test_a_failure_that_nobody_explained_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_without_explanation_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     fewer = {reason: each for reason, each in explanations().items() if reason is not Reason.RUN_LOST}
     monkeypatch.setattr(table, "_TABLE", MappingProxyType(fewer))
     with pytest.raises(InvariantViolation, match="RunLost"):

@@ -72,11 +72,11 @@ def test_references_that_lead_somewhere_are_no_problem() -> None:
         ),
     ],
 )
-def test_a_reference_that_leads_nowhere_is_told(path: str, text: str, told: str) -> None:
+def test_a_reference_that_leads_nowhere_is_reported(path: str, text: str, told: str) -> None:
     assert found({path: text}) == [told]
 
 
-def test_a_section_that_is_taken_out_is_missed_by_everybody_who_refers_to_it() -> None:
+def test_every_reference_to_a_removed_section_is_reported() -> None:
     page = GOOD[_PAGE].replace("#### 6.2.4 Triggers", "#### Triggers")
     told = found({_PAGE: page})
     assert f"magos/gate.py:1: {BEHAVIOUR} has no section 6.2.4" in told
@@ -89,5 +89,5 @@ def test_nothing_dangles_in_this_repository() -> None:
     assert problems(files, lambda path: (_ROOT / path).exists()) == []
 
 
-def test_problems_are_told_by_file_and_line() -> None:
+def test_problems_are_reported_by_file_and_line() -> None:
     assert str(Problem("magos/a.py", 3, "what is wrong")) == "magos/a.py:3: what is wrong"

@@ -12,9 +12,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from magos.git.errors import GitError, GitReason
-from magos.git.export import Limits, export_tree
+from magos.git.export import TreeBudget, export_tree
 from magos.git.stores import Stores
-from magos.git.submodules import Source
+from magos.git.submodules import FetchedRepository
 from magos.git.url import parse
 from magos.ids import GitSHA
 
@@ -71,7 +71,7 @@ def commit(store: DiskObjectStore, node: object) -> GitSHA:
     return GitSHA(made.id.decode())
 
 
-def never(*_: object) -> Source:
+def never(*_: object) -> FetchedRepository:
     raise AssertionError("no submodule is recorded")
 
 
@@ -79,8 +79,8 @@ def export(store: DiskObjectStore, node: object, folder: Path) -> Path:
     destination = folder / "deep" / "tree"
     destination.mkdir(parents=True)
     (folder / "sentinel").write_text("untouched")
-    source = Source(parse("https://example.org/x"), store)
-    export_tree(source, commit(store, node), destination, never, Limits(files=50, content=1000, depth=6))
+    source = FetchedRepository(parse("https://example.org/x"), store)
+    export_tree(source, commit(store, node), destination, never, TreeBudget(files=50, content=1000, depth=6))
     return destination
 
 

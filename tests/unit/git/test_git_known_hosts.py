@@ -125,7 +125,7 @@ def test_submodule_declarations_are_read() -> None:
             GitReason.UNKNOWN_HOST_KEY,
             "[h]:7999 is not known: ssh-ed25519 SHA256:abc",
         ),
-        ("git@h: Permission denied (publickey).\n", GitReason.GIT_AUTHENTICATION_FAILED, "no credentials"),
+        ("git@h: Permission denied (publickey).\n", GitReason.GIT_AUTHENTICATION_FAILED, "access without credentials"),
         ("ssh: connect to host h port 1: Connection refused\n", GitReason.GIT_FAILED, "Connection refused"),
         ("debug1: x\nERROR: Repository not found.\nremote closed\n", GitReason.GIT_FAILED, "Repository not found"),
     ],

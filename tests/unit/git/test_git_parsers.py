@@ -32,10 +32,10 @@ from magos.git import export as exporting
 from magos.git.credentials import ANONYMOUS
 from magos.git.deadline import Deadline
 from magos.git.errors import GitError
-from magos.git.export import Limits, Written, export_tree
+from magos.git.export import TreeBudget, Written, export_tree
 from magos.git.remote import Access
 from magos.git.stores import Stores
-from magos.git.submodules import Source, declared_urls, make_fetcher
+from magos.git.submodules import FetchedRepository, declared_urls, make_fetcher
 from magos.git.url import parse
 from magos.ids import GitSHA
 from tests.unit.git.test_git_export_trees import commit, never
@@ -70,12 +70,12 @@ def store(tmp_path: Path) -> Iterator[DiskObjectStore]:
         yield stores.create()
 
 
-def export(store: DiskObjectStore, node: object, limits: Limits | None = None) -> Written:
+def export(store: DiskObjectStore, node: object, limits: TreeBudget | None = None) -> Written:
     with tempfile.TemporaryDirectory() as name:
-        return export_tree(Source(URL, store), commit(store, node), Path(name), never, limits)
+        return export_tree(FetchedRepository(URL, store), commit(store, node), Path(name), never, limits)
 
 
-def refused(store: DiskObjectStore, node: object, limits: Limits | None = None) -> str:
+def refused(store: DiskObjectStore, node: object, limits: TreeBudget | None = None) -> str:
     with pytest.raises(GitError) as caught:
         export(store, node, limits)
     return caught.value.message
@@ -130,7 +130,7 @@ def test_bound_submodules(tmp_path: Path) -> None:
         store, *_ = [stores.create() for _ in range(SUBMODULES.limit + 1)]
         fetch = make_fetcher(access, stores, Deadline(60, "fetching"))
         with pytest.raises(GitError, match="more than 100 submodules"):
-            fetch(Source(URL, store), (b"a",), "ext::sh -c true", GitSHA("a" * 40))
+            fetch(FetchedRepository(URL, store), (b"a",), "ext::sh -c true", GitSHA("a" * 40))
 
 
 def test_bound_gitattributes(store: DiskObjectStore) -> None:
@@ -166,7 +166,7 @@ def test_bound_tree_object(store: DiskObjectStore) -> None:
     top = put(store, Tree.type_num, b"40000 a\0" + bytes.fromhex(large.decode()))
     sha = put(store, Commit.type_num, b"tree %b\nauthor a <a> 0 +0000\ncommitter a <a> 0 +0000\n\n" % top)
     with pytest.raises(GitError, match="'a' is a directory of more than 32 MiB"):
-        export_tree(Source(URL, store), GitSHA(sha.decode()), Path("/nonexistent"), never)
+        export_tree(FetchedRepository(URL, store), GitSHA(sha.decode()), Path("/nonexistent"), never)
 
 
 def test_directories_that_are_one_object_are_not_all_in_memory_at_once(
@@ -182,7 +182,7 @@ def test_directories_that_are_one_object_are_not_all_in_memory_at_once(
     monkeypatch.setattr(exporting, "parse_tree", counting)
     inner = [(b"%d" % number, ("file", b"")) for number in range(60)]
     outer = [(b"d%d" % number, inner) for number in range(500)]
-    assert "more than 100 files" in refused(store, outer, Limits(files=100))
+    assert "more than 100 files" in refused(store, outer, TreeBudget(files=100))
     assert len(parsed) < 10
 
 
@@ -192,34 +192,34 @@ def test_bound_commit_object(store: DiskObjectStore) -> None:
     fits = put(store, Commit.type_num, head.ljust(COMMIT_OBJECT.limit, b"x"))
     large = put(store, Commit.type_num, head.ljust(COMMIT_OBJECT.limit + 1, b"x"))
     with tempfile.TemporaryDirectory() as name:
-        assert export_tree(Source(URL, store), GitSHA(fits.decode()), Path(name), never).files == 0
+        assert export_tree(FetchedRepository(URL, store), GitSHA(fits.decode()), Path(name), never).files == 0
         with pytest.raises(GitError, match="commit of more than 4 MiB"):
-            export_tree(Source(URL, store), GitSHA(large.decode()), Path(name), never)
+            export_tree(FetchedRepository(URL, store), GitSHA(large.decode()), Path(name), never)
 
 
 def test_bound_export_files(store: DiskObjectStore) -> None:
-    assert Limits().files == EXPORT_FILES.limit
+    assert TreeBudget().files == EXPORT_FILES.limit
     files = [(b"%d" % number, ("file", b"")) for number in range(6)]
-    assert export(store, files, Limits(files=6)).files == 6
-    assert "more than 5 files" in refused(store, files, Limits(files=5))
+    assert export(store, files, TreeBudget(files=6)).files == 6
+    assert "more than 5 files" in refused(store, files, TreeBudget(files=5))
     directories: object = [(b"%d" % number, []) for number in range(6)]
-    assert "more than 5 files or directories" in refused(store, directories, Limits(files=5))
+    assert "more than 5 files or directories" in refused(store, directories, TreeBudget(files=5))
 
 
 def test_bound_export_content(store: DiskObjectStore) -> None:
-    assert Limits().content == EXPORT_CONTENT.limit
+    assert TreeBudget().content == EXPORT_CONTENT.limit
     files = [(b"a", ("file", b"xx")), (b"b", ("file", b"yy"))]
-    assert export(store, files, Limits(content=4)).content == 4
-    assert "MiB (reached at" in refused(store, files, Limits(content=3))
+    assert export(store, files, TreeBudget(content=4)).content == 4
+    assert "MiB (reached at" in refused(store, files, TreeBudget(content=3))
 
 
 def test_bound_export_depth(store: DiskObjectStore) -> None:
-    assert Limits().depth == EXPORT_DEPTH.limit
+    assert TreeBudget().depth == EXPORT_DEPTH.limit
     node: object = [(b"f", ("file", b""))]
     for _ in range(3):
         node = [(b"d", node)]
-    assert export(store, node, Limits(depth=4)).files == 1
-    assert "deeper than 3 directories" in refused(store, node, Limits(depth=3))
+    assert export(store, node, TreeBudget(depth=4)).files == 1
+    assert "deeper than 3 directories" in refused(store, node, TreeBudget(depth=3))
 
 
 def test_bound_export_warnings(store: DiskObjectStore) -> None:

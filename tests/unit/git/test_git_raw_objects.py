@@ -14,9 +14,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from magos.git.errors import GitError, GitReason
-from magos.git.export import Limits, export_tree
+from magos.git.export import TreeBudget, export_tree
 from magos.git.stores import Stores
-from magos.git.submodules import Source, declared_urls
+from magos.git.submodules import FetchedRepository, declared_urls
 from magos.git.url import parse
 from magos.ids import GitSHA
 
@@ -39,7 +39,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DiskObjectStore]
         yield stores.create()
 
 
-def never(*_: object) -> Source:
+def never(*_: object) -> FetchedRepository:
     raise GitError(GitReason.GIT_FAILED, "no submodule can be fetched here")
 
 
@@ -76,11 +76,11 @@ def test_a_tree_of_any_bytes_is_written_inside_or_refused(store: DiskObjectStore
         destination.mkdir()
         with suppress(GitError):
             export_tree(
-                Source(parse("https://example.org/x"), store),
+                FetchedRepository(parse("https://example.org/x"), store),
                 commit_of(store, raw),
                 destination,
                 never,
-                Limits(files=50, content=1000, depth=6),
+                TreeBudget(files=50, content=1000, depth=6),
             )
         assert [entry.name for entry in Path(name).iterdir()] == ["tree"]
 

@@ -57,7 +57,7 @@ def test_a_name_that_is_never_resolved_costs_the_time_that_it_was_given() -> Non
 
 
 @pytest.mark.usefixtures("names")
-def test_an_unknown_name_is_told_as_the_system_tells_it() -> None:
+def test_an_unknown_name_is_reported_in_the_words_of_the_system() -> None:
     with pytest.raises(socket.gaierror, match="unknown"):
         connect("missing.invalid", 443, 20, Peers())
 

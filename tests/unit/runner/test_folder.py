@@ -76,7 +76,7 @@ def test_the_folder_stays_whatever_becomes_of_its_name(held: tuple[Path, Folder]
 
 
 @pytest.mark.parametrize("kind", ["pipe", "folder"])
-def test_only_regular_files_are_opened_and_nobody_waits_for_a_pipe(held: tuple[Path, Folder], kind: str) -> None:
+def test_only_regular_files_are_opened_and_a_pipe_is_not_waited_for(held: tuple[Path, Folder], kind: str) -> None:
     place, folder = held
     os.mkfifo(place / "x") if kind == "pipe" else (place / "x").mkdir()
     with pytest.raises((NotRegular, IsADirectoryError)), folder.opened("x"):

@@ -20,7 +20,7 @@ from magos.privatefile import write_private
 from magos.runner.config import load_render
 from magos.runner.diagnostics import LONGEST_DIAGNOSTIC, last_error
 from magos.runner.files import NotRegular, open_regular, read_limited
-from magos.runner.markers import claim_start, remove_other_runs
+from magos.runner.markers import create_start_marker, remove_other_runs
 from magos.runner.outcome import StageFailed
 from magos.runner.paths import Paths
 from magos.runner.planfile import carried_variables, is_plain_plan
@@ -212,9 +212,9 @@ def test_links_and_pipes_are_neither_followed_nor_waited_for(tmp_path: Path) -> 
 def test_a_phase_is_claimed_once(tmp_path: Path) -> None:
     run = load_render(ENV).run
     with Folder.at(tmp_path) as volume:
-        claim_start(volume, run)
+        create_start_marker(volume, run)
         with pytest.raises(StageFailed, match="second time"):
-            claim_start(volume, run)
+            create_start_marker(volume, run)
     assert (tmp_path / "runs" / RUN / "plan.started").stat().st_mode & 0o777 == 0o600
 
 
@@ -223,7 +223,7 @@ def test_a_marker_is_no_link_to_elsewhere(tmp_path: Path) -> None:
     (volume / "runs" / RUN).mkdir(parents=True)
     (volume / "runs" / RUN / "plan.started").symlink_to(tmp_path / "elsewhere")
     with Folder.at(volume) as held, pytest.raises(StageFailed):
-        claim_start(held, run)
+        create_start_marker(held, run)
     assert not (tmp_path / "elsewhere").exists()
 
 
@@ -234,7 +234,7 @@ def test_a_marker_is_not_created_through_a_link(tmp_path: Path, name: str) -> No
     (volume / name).parent.mkdir(parents=True)
     (volume / name).symlink_to(elsewhere)
     with Folder.at(volume) as held, pytest.raises(StageFailed, match="cannot be used"):
-        claim_start(held, run)
+        create_start_marker(held, run)
     assert list(elsewhere.iterdir()) == []
 
 
@@ -243,7 +243,7 @@ def test_only_other_runs_are_removed_and_links_are_not_followed(tmp_path: Path) 
     for folder in (volume, kept):
         folder.mkdir()
     with Folder.at(volume) as held:
-        claim_start(held, run)
+        create_start_marker(held, run)
         (volume / "runs" / "link").symlink_to(kept)
         (volume / "runs" / "old").mkdir()
         (volume / "runs" / "old" / "run.tfplan").write_text("secret")

@@ -19,7 +19,7 @@ termination = Termination()
 termination.install()
 supervisor = Supervisor(Journal((b"hunter2",)), termination)
 command = Command(arguments=["sh", "-c", sys.argv[1]], directory=Path("/"), environment=dict(os.environ),
-                  patience=float(sys.argv[2]))
+                  stop_timeout=float(sys.argv[2]))
 try:
     finished = supervisor.run(command)
 except Terminated:
@@ -32,10 +32,10 @@ os.write(1, b"<%d %d>" % (finished.code, len(finished.tail)))
 class Stage:
     """A running harness."""
 
-    def __init__(self, script: str, output: Path, patience: float = 60) -> None:
+    def __init__(self, script: str, output: Path, stop_timeout: float = 60) -> None:
         with output.open("wb") as stream:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", _HARNESS, script, str(patience)], stdin=subprocess.PIPE, stdout=stream
+                [sys.executable, "-c", _HARNESS, script, str(stop_timeout)], stdin=subprocess.PIPE, stdout=stream
             )
         self._output = output
 
@@ -52,8 +52,8 @@ class Stage:
 def run(tmp_path: Path) -> Iterator[Callable[..., Stage]]:
     started: list[Stage] = []
 
-    def start(script: str, patience: float = 60) -> Stage:
-        started.append(Stage(script, tmp_path / "output", patience))
+    def start(script: str, stop_timeout: float = 60) -> Stage:
+        started.append(Stage(script, tmp_path / "output", stop_timeout))
         return started[-1]
 
     yield start
@@ -74,7 +74,7 @@ def until(condition: Callable[[], bool]) -> None:
 Run = Callable[..., Stage]
 
 
-def test_exit_codes_and_deaths_by_signal_are_told_apart(run: Run) -> None:
+def test_exit_codes_and_deaths_by_signal_differ(run: Run) -> None:
     assert run("exit 7").end().endswith(b"<7 0>")
     assert run("kill -9 $$").end().endswith(b"<-9 0>")
 
@@ -143,8 +143,8 @@ def test_a_stop_is_passed_on_once_as_interrupt_to_the_tool_alone(run: Run, tmp_p
     assert output.endswith(b"<terminated>")
 
 
-def test_a_tool_that_does_not_stop_is_killed_when_patience_ends(run: Run) -> None:
-    stage = run("trap '' INT TERM; echo up; while :; do sleep 0.02; done", patience=0.3)
+def test_a_tool_that_does_not_stop_is_killed_when_its_stop_timeout_ends(run: Run) -> None:
+    stage = run("trap '' INT TERM; echo up; while :; do sleep 0.02; done", stop_timeout=0.3)
     until(lambda: b"up" in stage.output)
     stage.process.send_signal(signal.SIGTERM)
     assert stage.end().endswith(b"<terminated>")

@@ -20,7 +20,7 @@ def test_the_copy_and_its_digest_are_those_of_the_source(content: bytes) -> None
         assert copy.digest == digest_of(content)
 
 
-def test_nobody_changes_a_sealed_copy_whatever_permissions_he_has() -> None:
+def test_no_permissions_allow_a_change_of_a_sealed_copy() -> None:
     """As root, who may open everything."""
     with sealed(io.BytesIO(b"honest"), "x") as copy:
         os.fchmod(copy.descriptor, 0o666)

@@ -47,7 +47,7 @@ def test_the_plan_tells_the_values_of_the_named_variables_only() -> None:
         secret_values(b"no JSON", {"x"})
 
 
-def test_job_and_render_are_told_the_names() -> None:
+def test_job_and_render_get_the_names() -> None:
     env = ENV | {"MAGOS_REDACT_ENV": "TF_VAR_password, CLOUD_TOKEN"}
     assert load_job(env).secret_variables == load_render(env).secret_variables == {"password"}
 

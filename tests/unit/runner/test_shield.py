@@ -13,7 +13,7 @@ def program(name: str) -> str:
     return found
 
 
-def test_a_process_whose_program_may_be_read_is_told_apart() -> None:
+def test_a_process_whose_program_may_be_read_is_recognised() -> None:
     sleep = program("sleep")
     with subprocess.Popen([sleep, "60"]) as process:
         try:

@@ -161,7 +161,7 @@ def test_user_name_and_password_of_the_url_go_to_its_own_origin_only(tmp_path: P
         assert b"authorization" not in other.heads[0].lower()
 
 
-def test_the_proxy_is_told_the_login_of_its_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_proxy_gets_the_login_of_its_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with answering(_OK + b"Content-Length: 2\r\n\r\nok") as proxy:
         monkeypatch.setenv("http_proxy", proxy.url.replace("//", "//u:p%40ss@"))
         Downloads(60).get("http://releases.invalid/tofu", tmp_path / "f", 1000)

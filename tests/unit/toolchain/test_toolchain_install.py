@@ -61,7 +61,7 @@ def _trust(keys: Path, text: str) -> None:
     (keys / "any name").write_text(text)
 
 
-def test_a_key_that_expires_soon_is_told_with_every_run(request_: InstallRequest, mirror: Mirror, keys: Path) -> None:
+def test_every_run_warns_of_a_key_that_expires_soon(request_: InstallRequest, mirror: Mirror, keys: Path) -> None:
     soon = Signer("Release <release@example.org>", validity_seconds=20 * 86400)
     _trust(keys, str(soon.cert))
     mirror.publish("1.9.0", "tofu", "1.9.0", soon)
@@ -178,7 +178,7 @@ def test_a_file_that_is_no_key_is_named(request_: InstallRequest, mirror: Mirror
     assert "readme.txt" in failure(request_).message
 
 
-def test_an_error_page_served_as_checksum_file_is_told_as_such(
+def test_an_error_page_served_as_checksum_file_is_named_as_such(
     request_: InstallRequest, mirror: Mirror, signer: Signer
 ) -> None:
     mirror.publish("1.9.0", "tofu", "1.9.0", signer)

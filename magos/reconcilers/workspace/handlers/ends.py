@@ -27,6 +27,7 @@ from magos.reconcilers.workspace.situation import JobEnded, JobMissing
 from magos.runtime.decision import Outcome as PassOutcome
 
 __all__ = ["apply_ended", "apply_missing", "conclude_apply", "conclude_plan", "plan_ended", "plan_missing"]
+_STILL_LOCKED = "Check whether the state is still locked."
 
 
 def plan_ended(seen: Observation, found: JobEnded) -> Move:
@@ -74,7 +75,7 @@ def apply_missing(seen: Observation, found: JobMissing) -> Move:
         Phase.FAILED,
         Reason.RUN_LOST,
         f"Job {seen.run.apply_job or '(none named)'} of run {seen.run_id or '(none)'} disappeared before it ended, and"
-        f" {evidence.problem}. {OUTCOME_UNKNOWN} Find out who deleted it and check the state lock.",
+        f" {evidence.problem}. {OUTCOME_UNKNOWN} Find out who deleted it. {_STILL_LOCKED}",
     )
 
 
@@ -134,9 +135,11 @@ def conclude_apply(seen: Observation, found: JobEnded | JobMissing, evidence: Ev
         )
     reason, text = _failure(found, JobType.APPLY, evidence)
     uncertain = result is None or result.result is Outcome.SUCCEEDED or result.reason == Reason.INTERRUPTED
-    if uncertain and OUTCOME_UNKNOWN not in text:
+    unknown = OUTCOME_UNKNOWN.rstrip(".").lower()  # the runner begins it in lower case
+    if uncertain and unknown not in text.lower():
         text = f"{text} {OUTCOME_UNKNOWN}"
-    return finish(seen, Phase.FAILED, reason, f"{text} Read the apply log; check the state lock.")
+    lock = f" {_STILL_LOCKED}" if unknown in text.lower() else ""
+    return finish(seen, Phase.FAILED, reason, f"{text} Read the apply log.{lock}")
 
 
 def _failed(job: Job | None, result: Result | None) -> bool:

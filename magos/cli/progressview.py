@@ -13,12 +13,12 @@ from magos.cli.tree import phase_and_reason
 from magos.local.programs.progress import Progress
 from magos.runtime.cache.informer import Change
 
-__all__ = ["Story"]
+__all__ = ["ProgressView"]
 
 _EXPLAINED = frozenset({Phase.FAILED, Phase.VALIDATION_FAILED})
 
 
-class Story:
+class ProgressView:
     """The latest Workspaces and Rollout. It reports each change once, and ``until`` looks at every version."""
 
     def __init__(self, progress: Progress, began: float) -> None:
