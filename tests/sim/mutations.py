@@ -25,6 +25,7 @@ _POLICIES = ("tests/unit/reconcilers/test_workspace_policies.py",)
 _EXCHANGE = "tests/e2e/hostile/test_plan_exchange.py::test_no_exchange_at_any_moment_makes_two_plans_of_one"
 _LEFT = "tests/e2e/hostile/test_leftover_files.py"
 _STATE = "tests/unit/runner/test_state.py"
+_JOBS = ("tests/unit/reconcilers/test_guards_of_jobs.py",)
 _IDENTITY = ("tests/unit/reconcilers/test_identity.py",)
 _STAGES = "tests/e2e/runner/test_runner_stages.py"
 _LASTING = (
@@ -141,6 +142,41 @@ MUTATIONS = (
         "magos/reconcilers/workspace",
         "    for pod in seen.pods:\n        if not pod.ended:\n            since",
         "    for pod in ():\n        if not pod.ended:\n            since",
+    ),
+    Mutation(
+        "one runner: a reset deletes an apply that has not ended",
+        "magos/reconcilers/workspace",
+        "job.metadata.deletion_timestamp is None and (job.ended or not applying)",
+        "job.metadata.deletion_timestamp is None and (job.ended or job is not applying)",
+        _JOBS,
+    ),
+    Mutation(
+        "one runner: Jobs of earlier runs that linger are ignored",
+        "magos/reconcilers/workspace",
+        "    if lingering is not None:\n",
+        "    if lingering is seen:\n",
+        _JOBS,
+    ),
+    Mutation(
+        "one runner: an abandoned Job is deleted although a container of it started",
+        "magos/reconcilers/workspace",
+        "        and not any(map(pod_started, seen.pods_of_run(job_type)))\n",
+        "",
+        _JOBS,
+    ),
+    Mutation(
+        "one runner: a claim of another owner is taken",
+        "magos/reconcilers/workspace",
+        "if owner is None or owner.uid != workspace.metadata.uid:",
+        "if owner is None:",
+        _JOBS,
+    ),
+    Mutation(
+        "caches: those that are known to be behind are judged",
+        "magos/reconcilers/workspace",
+        "    if seen.stale:\n",
+        "    if seen.stale and seen.live:\n",
+        _JOBS,
     ),
     Mutation(
         "evidence: a stranger's pod speaks for a run",
