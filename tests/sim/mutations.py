@@ -26,6 +26,7 @@ _EXCHANGE = "tests/e2e/hostile/test_plan_exchange.py::test_no_exchange_at_any_mo
 _LEFT = "tests/e2e/hostile/test_leftover_files.py"
 _STATE = "tests/unit/runner/test_state.py"
 _JOBS = ("tests/unit/reconcilers/test_guards_of_jobs.py",)
+_MANIFESTS = ("tests/unit/reconcilers/test_jobs.py",)
 _IDENTITY = ("tests/unit/reconcilers/test_identity.py",)
 _STAGES = "tests/e2e/runner/test_runner_stages.py"
 _LASTING = (
@@ -323,6 +324,34 @@ MUTATIONS = (
         "wanted = stage is Stage.JOB and plan.policies is not None",
         "wanted = plan.policies is not None",
         _POLICIES,
+    ),
+    Mutation(
+        "stages: every stage gets the variables",
+        "magos/reconcilers/workspace",
+        "    if stage is Stage.TERRAFORM:\n        variables += plan.variables\n",
+        "    if stage:\n        variables += plan.variables\n",
+        _MANIFESTS,
+    ),
+    Mutation(
+        "stages: every stage gets the Git credentials",
+        "magos/reconcilers/workspace",
+        "    if stage is Stage.FETCH:\n        variables += _git(plan.secret)\n",
+        "    if stage:\n        variables += _git(plan.secret)\n",
+        _MANIFESTS,
+    ),
+    Mutation(
+        "stages: every stage gets the Secrets of the pod configuration",
+        "magos/reconcilers/workspace",
+        "    if stage is Stage.TERRAFORM:\n        return config.env, (",
+        "    if stage:\n        return config.env, (",
+        _MANIFESTS,
+    ),
+    Mutation(
+        "stages: every stage gets the token of the ServiceAccount",
+        "magos/reconcilers/workspace",
+        "        mounts.append(VolumeMount(name=_TOKEN, mount_path=_TOKEN_PATH, read_only=True))\n",
+        "    mounts.append(VolumeMount(name=_TOKEN, mount_path=_TOKEN_PATH, read_only=True))\n",
+        _MANIFESTS,
     ),
     Mutation(
         "digest: a status without one lets an apply start",
