@@ -26,6 +26,17 @@ def test_an_unknown_figure_is_named() -> None:
     assert all(name in answer.stderr for name in NAMES)
 
 
+def test_standard_output_is_one_json_object_whatever_the_measured_code_prints() -> None:
+    answer = subprocess.run(
+        [sys.executable, "-m", "tests.bench", "--json", "pause.seconds_to_last_grant"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert set(json.loads(answer.stdout)) == {"pause.seconds_to_last_grant"}
+    assert "lease" in answer.stderr, "the simulated controllers log"
+
+
 def test_an_unknown_figure_is_refused_before_anything_is_measured() -> None:
     with pytest.raises(KeyError, match=r"no\.such"):
         measure(["startup.job_ratio", "no.such"])
