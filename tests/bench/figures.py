@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
-from tests.bench import canary, exchanges, fleet, pause, redaction, run, runner, simulation, startup, walk
+from tests.bench import canary, exchanges, fleet, hostile, pause, redaction, run, runner, simulation, startup, walk
 
 __all__ = ["NAMES", "measure"]
 
@@ -15,6 +15,7 @@ _GROUPS: tuple[tuple[tuple[str, ...], Callable[[], Figures]], ...] = (
     (("demo.warm_seconds",), walk.measure),
     (("canary.inputs", "canary.leaks"), canary.measure),
     (("plan.exchanges_tried", "plan.exchanged"), exchanges.measure),
+    (("hostile.attacks", "hostile.succeeded"), hostile.measure),
     (("runner.fetch_time_ratio", "runner.fetch_peak_mib"), runner.measure_fetch),
     (("runner.plan_overhead_seconds", "runner.apply_overhead_seconds"), runner.measure_overhead),
     (("pause.seconds_to_last_grant",), pause.measure),

@@ -27,6 +27,9 @@ _EXCHANGE = "tests/e2e/hostile/test_plan_exchange.py::test_no_exchange_at_any_mo
 _LEFT = "tests/e2e/hostile/test_leftover_files.py"
 _STATE = "tests/unit/runner/test_state.py"
 _IDENTITY = ("tests/unit/reconcilers/workspace/handlers/starting/test_identity.py",)
+_JOBS = ("tests/unit/reconcilers/workspace/test_guards_of_jobs.py",)
+_MANIFESTS = ("tests/unit/reconcilers/workspace/pod/test_jobs.py",)
+_IDENTITY = ("tests/unit/reconcilers/workspace/handlers/starting/test_identity.py",)
 _STAGES = "tests/e2e/runner/test_runner_stages.py"
 _LASTING = (
     "tests/sim/test_lasting_faults.py::test_watch_events_of_own_writes_do_not_cut_the_pauses_short",
@@ -156,6 +159,41 @@ MUTATIONS = (
         "magos/reconcilers/workspace",
         "    for pod in seen.pods:\n        if not pod.ended:\n            since",
         "    for pod in ():\n        if not pod.ended:\n            since",
+    ),
+    Mutation(
+        "one runner: a reset deletes an apply that has not ended",
+        "magos/reconcilers/workspace",
+        "job.metadata.deletion_timestamp is None and (job.ended or not applying)",
+        "job.metadata.deletion_timestamp is None and (job.ended or job is not applying)",
+        _JOBS,
+    ),
+    Mutation(
+        "one runner: Jobs of earlier runs that linger are ignored",
+        "magos/reconcilers/workspace",
+        "    if lingering is not None:\n",
+        "    if lingering is seen:\n",
+        _JOBS,
+    ),
+    Mutation(
+        "one runner: an abandoned Job is deleted although a container of it started",
+        "magos/reconcilers/workspace",
+        "        and not any(map(pod_started, seen.pods_of_run(job_type)))\n",
+        "",
+        _JOBS,
+    ),
+    Mutation(
+        "one runner: a claim of another owner is taken",
+        "magos/reconcilers/workspace",
+        "if owner is None or owner.uid != workspace.metadata.uid:",
+        "if owner is None:",
+        _JOBS,
+    ),
+    Mutation(
+        "caches: those that are known to be behind are judged",
+        "magos/reconcilers/workspace",
+        "    if seen.stale:\n",
+        "    if seen.stale and seen.live:\n",
+        _JOBS,
     ),
     Mutation(
         "evidence: a stranger's pod speaks for a run",
@@ -302,6 +340,34 @@ MUTATIONS = (
         "wanted = stage is Stage.JOB and plan.policies is not None",
         "wanted = plan.policies is not None",
         _POLICIES,
+    ),
+    Mutation(
+        "stages: every stage gets the variables",
+        "magos/reconcilers/workspace",
+        "    if stage is Stage.TERRAFORM:\n        variables += plan.variables\n",
+        "    if stage:\n        variables += plan.variables\n",
+        _MANIFESTS,
+    ),
+    Mutation(
+        "stages: every stage gets the Git credentials",
+        "magos/reconcilers/workspace",
+        "    if stage is Stage.FETCH:\n        variables += _git(plan.secret)\n",
+        "    if stage:\n        variables += _git(plan.secret)\n",
+        _MANIFESTS,
+    ),
+    Mutation(
+        "stages: every stage gets the Secrets of the pod configuration",
+        "magos/reconcilers/workspace",
+        "    if stage is Stage.TERRAFORM:\n        return config.env, (",
+        "    if stage:\n        return config.env, (",
+        _MANIFESTS,
+    ),
+    Mutation(
+        "stages: every stage gets the token of the ServiceAccount",
+        "magos/reconcilers/workspace",
+        "        mounts.append(VolumeMount(name=_TOKEN, mount_path=_TOKEN_PATH, read_only=True))\n",
+        "    mounts.append(VolumeMount(name=_TOKEN, mount_path=_TOKEN_PATH, read_only=True))\n",
+        _MANIFESTS,
     ),
     Mutation(
         "digest: a status without one lets an apply start",

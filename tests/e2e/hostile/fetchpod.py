@@ -81,12 +81,10 @@ class FetchPod:
             somebody.release.set()
             running.join()
 
-    def prowl(self, pid: int, *deeds: str, **known: str) -> dict[str, Any]:
+    def prowl(self, pid: int, *deeds: str, **known: object) -> dict[str, Any]:
         """Run ``prowler.py`` beside the process ``pid``, as its user in its namespaces; return what it prints."""
-        script = self.pod.volume / "prowler.py"
-        script.write_bytes(Path(__file__).with_name("prowler.py").read_bytes())
-        script.chmod(0o644)
-        asked = {"forms": [form.hex() for form in self.forms], "deeds": deeds, "variables": self.access(pid), **known}
+        self.plant_prowler()
+        asked = self.asked(*deeds, variables=self.access(pid), **known)
         done = subprocess.run(
             self.inside(pid, "/workspace-data/prowler.py"),
             input=json.dumps(asked),
@@ -99,6 +97,22 @@ class FetchPod:
         assert done.returncode == 0, done.stderr
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer
+
+    def plant_prowler(self) -> None:
+        """Put ``prowler.py`` on the volume."""
+        script = self.pod.volume / "prowler.py"
+        script.write_bytes(Path(__file__).with_name("prowler.py").read_bytes())
+        script.chmod(0o644)
+
+    def asked(self, *deeds: str, **known: object) -> dict[str, object]:
+        """Return the standard input of ``prowler.py``."""
+        forms = {name: [form.hex() for form in listed] for name, listed in self.wanted.items()}
+        return {"forms": forms, "deeds": deeds, **known}
+
+    @property
+    def wanted(self) -> Mapping[str, list[bytes]]:
+        """The forms of each secret, by its name."""
+        return {"login": self.forms}
 
     def inside(self, pid: int, *arguments: str) -> list[str]:
         """Return the command of a Python beside the process ``pid``, as its user in its namespaces."""

@@ -1,9 +1,10 @@
-"""A program that got hold of a container of stage ``fetch``: searches all it can read, and asks whom it can reach.
+"""A program that got hold of a container of a runner pod: searches all it can read, and asks whom it can reach.
 
-Run inside the container as its user while ``get`` runs. Standard input: a JSON object with ``forms`` (what to look
-for, in hexadecimal), ``deeds`` (what to try), the ``variables`` that the tool was given and ``repository`` (the path of
-a private repository). Prints a JSON object with what was ``found`` and where, how much was searched, and what became of
-the deeds.
+Run inside the container as its user while the stage works. Standard input: a JSON object with ``forms`` (what to look
+for, in hexadecimal, by the name of the secret) and ``deeds`` (what to try); for ``sockets`` also ``others`` (who
+listened on this machine before); for ``proxy`` and ``relay`` the ``variables`` that the tool was given and
+``repository`` (the path of a private repository). Prints a JSON object on one line: for each secret what was ``found``
+and where, how much was searched, and what became of the deeds.
 """
 
 import http.client
@@ -12,6 +13,7 @@ import os
 import socket
 import stat
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -21,16 +23,17 @@ CHUNK = 1 << 20
 FETCH = "git-upload-pack"
 
 asked = json.load(sys.stdin)
-forms = [bytes.fromhex(form) for form in asked["forms"]]
-found: list[str] = []
+forms = {name: [bytes.fromhex(form) for form in listed] for name, listed in asked["forms"].items()}
+found: dict[str, set[str]] = {name: set() for name in forms}
 searched: dict[str, int] = {}
 deeds: dict[str, str] = {}
 
 
 def note(kind: str, place: str, content: bytes) -> None:
     searched[kind] = searched.get(kind, 0) + 1
-    if any(form in content for form in forms):
-        found.append(f"{kind} {place}")
+    for name, listed in forms.items():
+        if any(form in content for form in listed):
+            found[name].add(f"{kind} {place}")
 
 
 def chunks(path: Path) -> Iterator[bytes]:
@@ -50,8 +53,19 @@ def files() -> None:
                 if stat.S_ISREG(path.stat().st_mode):
                     for chunk in chunks(path):
                         note("file", str(path), chunk)
+                    unpack(path)
             except OSError:
                 continue
+
+
+def unpack(path: Path) -> None:
+    """Look into an archive, as a plan file is one."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for name in archive.namelist():
+                note("file", str(path), archive.read(name))
+    except (zipfile.BadZipFile, NotImplementedError):
+        return  # not one
 
 
 def processes() -> list[int]:
@@ -74,6 +88,12 @@ def memory(pid: int) -> None:
 
 
 def proc() -> None:
+    note("environ", "self", Path("/proc/self/environ").read_bytes())
+    for number in os.listdir("/proc/self/fd"):  # noqa: PTH208
+        descriptor = Path(f"/proc/self/fd/{number}")
+        if int(number) > 2 and descriptor.exists() and stat.S_ISREG(descriptor.stat().st_mode):
+            for chunk in chunks(descriptor):
+                note("descriptor", f"self/{number}", chunk)
     for pid in processes():
         for name in ("environ", "cmdline"):
             try:
@@ -92,6 +112,41 @@ def proc() -> None:
                         note("descriptor", f"{pid}/{entry}", chunk)
         except OSError:
             continue
+
+
+def listeners() -> Iterator[tuple[int, int, tuple[str, int] | str]]:
+    """Family, kind and address of all that began to listen since the test began: this container's, as far as known."""
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        _, local, _, state, _, _, _, owner, *_ = line.split()
+        port = int(local.partition(":")[2], 16)
+        if state == "0A" and int(owner) == os.getuid() and str(port) not in asked["others"]:
+            yield socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", port)
+    for line in Path("/proc/net/unix").read_text().splitlines()[1:]:
+        _, _, _, flags, kind, _, _, *name = line.split(maxsplit=7)
+        if int(flags, 16) & 0x10000 and name and name[0][0] == "@" and name[0] not in asked["others"]:
+            yield socket.AF_UNIX, int(kind, 16), "\0" + name[0][1:]
+    for folder, names, here in os.walk("/"):
+        names[:] = [name for name in names if not os.path.join(folder, name).startswith(SKIPPED)]  # noqa: PTH118
+        for path in (Path(folder, name) for name in here):
+            if path.is_socket():
+                yield socket.AF_UNIX, socket.SOCK_STREAM, str(path)
+
+
+def sockets() -> None:
+    """Ask everybody who listens, in the words of a browser and of a client of an SSH agent."""
+    for family, kind, address in listeners():
+        for said in (b"GET / HTTP/1.0\r\n\r\n", b"\0\0\0\x01\x0b"):
+            answer = b""
+            try:
+                with socket.socket(family, kind) as talk:
+                    talk.settimeout(2)
+                    talk.connect(address)
+                    talk.sendall(said)
+                    while chunk := talk.recv(CHUNK):
+                        answer += chunk
+            except OSError:
+                searched["refused by socket"] = searched.get("refused by socket", 0) + 1
+            note("socket", repr(address), answer)
 
 
 def variable(name: str) -> str:
@@ -204,4 +259,5 @@ def attempt(deed: str, act: Callable[..., object], *arguments: object) -> None:
 
 for deed in asked["deeds"]:
     globals()[deed]()
-print(json.dumps({"found": sorted(set(found)), "searched": searched, "deeds": deeds}))
+places = {name: sorted(listed) for name, listed in found.items()}
+print(json.dumps({"found": places, "searched": searched, "deeds": deeds}))

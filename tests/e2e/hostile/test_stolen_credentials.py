@@ -88,7 +88,7 @@ def test_the_search_of_a_pod_finds_a_login_wherever_it_is(pod: FetchPod) -> None
             holder.stdin.write(f"{canary}\n")
             holder.stdin.flush()
             assert holder.stdout.readline() == "ready\n"
-            found = pod.prowl(pid, "files", "proc")["found"]
+            found = pod.prowl(pid, "files", "proc")["found"]["login"]
             holder.stdin.close()
         planted.unlink()
     assert {entry.split()[0] for entry in found} == {"file", "memory", "environ", "cmdline"}
@@ -97,7 +97,7 @@ def test_the_search_of_a_pod_finds_a_login_wherever_it_is(pod: FetchPod) -> None
 def test_nothing_in_the_pod_holds_the_login_while_modules_are_downloaded(pod: FetchPod) -> None:
     with stranger() as somebody, pod.caught({}, somebody) as pid:
         told = pod.prowl(pid, "files", "proc")
-    assert told["found"] == []
+    assert told["found"]["login"] == []
     assert told["searched"]["file"] > 10
     # The runner and the tool: neither can be looked into.
     assert told["searched"]["memory refused"] == told["searched"]["environ refused"] == 2
@@ -115,7 +115,7 @@ def test_the_proxy_only_fetches_and_never_shows_the_login(tmp_path: Path, mirror
             before = len(origin.http.seen)
             told = pod.prowl(pid, "proxy", "files", "proc", repository="/configuration.git")
             asked = [path for path, _ in origin.http.seen[before:]]
-    assert told["found"] == []
+    assert told["found"]["login"] == []
     deeds = told["deeds"]
     assert deeds.pop("fetch").startswith("200 b'001e# service=git-upload-pack")
     assert deeds.pop("origin") == f"http 127.0.0.1 {origin.http.port}"
@@ -142,7 +142,7 @@ def test_the_relay_only_fetches_and_nobody_reaches_its_client(tmp_path: Path, mi
                 pid, "relay", repository=repository, user=here.username or "", host="127.0.0.1",
                 port=str(here.port), other=str(there.port),
             )  # fmt: skip
-    assert told["found"] == []
+    assert told["found"]["login"] == []
     deeds = told["deeds"]
     assert "refs/heads/main" in deeds.pop("fetch")
     assert "refs/heads/main" in deeds.pop("client that waits")

@@ -36,21 +36,23 @@ from magos.reconcilers.workspace.inputs.policies import SelectedPolicies
 from magos.reconcilers.workspace.pod.environment import JobPlan
 from magos.reconcilers.workspace.pod.manifest import job_manifest
 from magos.reconcilers.workspace.pod.record import JobRecord
-from magos.reconcilers.workspace.pod.settings import WorkspaceSettings
+from magos.reconcilers.workspace.pod.settings import PodConfig, WorkspaceSettings
 from magos.runner.status import StageStatus
 from tests.e2e.runner.pod import RUN
 
 __all__ = ["NodePod"]
 
 _CLAIM = "claim"
+_REPOSITORY = "repository"
 
 
 class _Sources(PodSources):
     """What the pod refers to, without an API server."""
 
-    def __init__(self, policies: Mapping[str, str], secret: Mapping[str, str]) -> None:
+    def __init__(self, policies: Mapping[str, str], secrets: Mapping[str, Mapping[str, str]], token: str) -> None:
         self._policies = policies
-        self._secret = secret
+        self._secrets = secrets
+        self._token = token
 
     async def claim(self, name: str) -> PersistentVolumeClaim:
         spec = PersistentVolumeClaimSpec(access_modes=(), resources=VolumeResources(requests={}))
@@ -61,10 +63,10 @@ class _Sources(PodSources):
         return {key: text.encode() for key, text in texts.items()}
 
     async def secret(self, name: str, *, optional: bool) -> Mapping[str, bytes]:  # noqa: ARG002
-        return {key: text.encode() for key, text in self._secret.items()}
+        return {key: text.encode() for key, text in self._secrets[name].items()}
 
     async def token(self, pod: PodManifest, audience: str, seconds: int | None) -> bytes:  # noqa: ARG002
-        return b"token"
+        return self._token.encode()
 
 
 class NodePod:
@@ -90,11 +92,16 @@ class NodePod:
             path.mkdir(parents=True, exist_ok=True)
             path.chmod(0o777)
         self.policies = policies
+        self.secrets: dict[str, Mapping[str, str]] = {} if secret is None else {_REPOSITORY: secret}
+        """All Secrets that the pod refers to, by name; the repository Secret if there is one."""
+        self.config = PodConfig()
+        self.token = "token"
+        self.programs: tuple[Path, ...] = ()
+        """What the image has besides Magos."""
         self._planned: Result | None = None
         self._settings = tuple(settings.items())
-        self._variables = variables
+        self.variables = variables
         self._repo_url = repo_url
-        self._secret = dict(secret or {})
 
     @property
     def scratch(self) -> Path:
@@ -129,7 +136,7 @@ class NodePod:
 
     async def _run(self, stage: Stage) -> int:
         pod = self._manifest()
-        sources = _Sources(self.policies or {}, self._secret)
+        sources = _Sources(self.policies or {}, self.secrets, self.token)
         for written in (volume.name for volume in pod.spec.volumes if volume.empty_dir is None):
             shutil.rmtree(self.folder / "volumes" / written, ignore_errors=True)  # of the container before
         volumes = PodVolumes(pod, self.folder, self.folder, sources)
@@ -138,7 +145,7 @@ class NodePod:
         return await self._contain(pod, container, sources, volumes)
 
     async def _contain(self, pod: PodManifest, container: Container, sources: PodSources, volumes: PodVolumes) -> int:
-        run = ContainerRun(pod, container, PodFolder(self.folder))
+        run = ContainerRun(pod, container, PodFolder(self.folder, self.programs))
         try:
             await run.start(await environment(pod, container, sources, image_environment()), volumes)
             with anyio.fail_after(120):
@@ -149,7 +156,8 @@ class NodePod:
         return ended.terminated.exit_code
 
     def _manifest(self) -> PodManifest:
-        settings = WorkspaceSettings(job_image="any", runner_environment=self._settings)
+        settings = WorkspaceSettings(job_image="any", pod=self.config, runner_environment=self._settings)
+        login = self.secrets.get(_REPOSITORY, {})
         meta = ObjectMeta(name="net", namespace="team", uid="workspace")
         spec = WorkspaceSpec(
             project_ref=NameReference(name="shop"),
@@ -164,9 +172,9 @@ class NodePod:
             revision="" if self._planned is None else self._planned.revision,
             plan_digest="" if self._planned is None else self._planned.plan_digest,
             passed_on=self._settings,
-            variables=self._variables,
+            variables=self.variables,
             policies=selected,
-            secret=RepositorySecretReport(names=("repository",) if self._secret else (), keys=tuple(self._secret)),
+            secret=RepositorySecretReport(names=(_REPOSITORY,) if login else (), keys=tuple(login)),
         )
         record = JobRecord(
             run_id=RUN,

@@ -258,6 +258,8 @@ def test_git_credentials_reach_fetch_alone_and_by_reference(keys: tuple[str, ...
     found = {n: v for n, v in environment_of(job, "fetch").items() if n.startswith("GIT_")}
     assert set(found) == expected
     assert all(variable.value_from is not None for variable in found.values())
+    others = [name for name in containers(job) if name != "fetch"]
+    assert [name for name in others if any(each.startswith("GIT_") for each in environment_of(job, name))] == []
 
 
 def test_annotations_and_deadline_come_from_the_spec_and_eviction_is_declined() -> None:

@@ -1,0 +1,162 @@
+"""What work that may still go on is kept from: deletion, a second start, a judgement by caches that are behind.
+
+In each test status, caches or names say that nothing is in the way; only one guard knows better.
+"""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from magos.api.kube import JOBS, PERSISTENT_VOLUME_CLAIMS, Job, PersistentVolumeClaim
+from magos.api.labels import ARCHIVE_FINALIZER
+from magos.api.meta import ObjectMeta, OwnerReference
+from magos.api.names import JobType
+from magos.api.phases import Phase
+from magos.api.reasons import Reason
+from magos.api.workspace import WORKSPACES, WorkspaceStatus
+from magos.reconcilers.workspace.machine import reconcile
+from magos.reconcilers.workspace.observation import observe
+from magos.runtime.decision import Decision, Delete, Request
+from tests.unit.reconcilers.cluster import Cluster
+from tests.unit.reconcilers.model import NAME, NAMESPACE, ModelView
+from tests.unit.reconcilers.results import apply_result, encode, plan_result
+
+
+def write_status(model: Cluster, status: WorkspaceStatus) -> None:
+    """Somebody else writes the status."""
+    model.put(WORKSPACES, replace(model.workspace, status=status))
+
+
+def outcome(model: Cluster) -> tuple[Phase | None, str]:
+    return model.workspace.status.phase, model.workspace.status.reason
+
+
+@pytest.mark.parametrize("forged", ["nothing", "applied", "pending"])
+def test_a_reset_leaves_an_apply_that_has_not_ended_alone(forged: str) -> None:
+    model = Cluster()
+    job = model.to_applying()
+    status = model.workspace.status
+    assert status.current_run is not None
+    other = replace(status.current_run, plan_job="", apply_job="")
+    write_status(
+        model,
+        {
+            "nothing": WorkspaceStatus(),
+            "applied": replace(status, phase=Phase.APPLIED, current_run=other),
+            "pending": replace(
+                status, phase=Phase.PENDING, current_run_id="20260101T000000-00000009", current_run=other
+            ),
+        }[forged],
+    )
+    model.annotate(reconcile_request="again")
+    for _ in range(3):
+        model.settle()
+        model.annotate(execution_allowed="true")
+    assert model.get(JOBS, job.metadata.name) == job
+    assert outcome(model) == (Phase.PENDING, Reason.PREVIOUS_RUNNER_TERMINATING)
+    assert job.metadata.name in model.workspace.status.message
+
+
+def held_by(finalizer: str) -> tuple[Cluster, Job]:
+    """A Workspace whose next run waits for permission while the ended apply Job of the last is held."""
+    model = Cluster()
+    job = model.to_applying()
+    model.put(JOBS, replace(job, metadata=replace(job.metadata, finalizers=(finalizer,))))
+    model.run_job_end(JobType.APPLY, apply_result(model))
+    model.annotate(reconcile_request="again", execution_allowed=None)
+    model.settle()
+    model.annotate(execution_allowed="true")
+    model.settle()
+    held = model.get(JOBS, job.metadata.name)
+    assert held.ended
+    assert held.metadata.deletion_timestamp is not None
+    return model, held
+
+
+def test_a_start_waits_until_the_jobs_of_earlier_runs_are_gone() -> None:
+    model, held = held_by("example.com/holds")
+    assert len(model.created_jobs) == 2
+    assert outcome(model) == (Phase.PENDING, Reason.PREVIOUS_RUNNER_TERMINATING)
+    assert held.metadata.name in model.workspace.status.message
+    model.remove(JOBS, held.metadata.name)
+    model.settle()
+    assert outcome(model)[0] is Phase.PLANNING
+
+
+def test_a_start_does_not_wait_for_the_archive() -> None:
+    model, _ = held_by(ARCHIVE_FINALIZER)
+    assert outcome(model)[0] is Phase.PLANNING
+
+
+def stale_decision(model: Cluster) -> Decision:
+    """What is decided on the caches as they are while they are known to be behind."""
+    view = ModelView(model.cache, {}, None)
+    view.stale = True
+    request = Request(namespace=NAMESPACE, name=NAME)
+    return reconcile(observe(request, view, model.now, model.settings, b"\0\0\0\1"))
+
+
+def unclaimed(model: Cluster) -> None:
+    model.to_applied()
+    meta = model.workspace.metadata
+    model.put(WORKSPACES, replace(model.workspace, metadata=replace(meta, finalizers=())))
+
+
+def triggered(model: Cluster) -> None:
+    model.to_applied()
+    model.annotate(reconcile_request="again")
+
+
+def ended(model: Cluster) -> None:
+    job = model.to_planning()
+    model.end_pod(job, encode(plan_result(model)))
+    model.finish_jobs()
+
+
+def deleted(model: Cluster) -> None:
+    model.to_planning()
+    model.user_deletes(WORKSPACES, NAME)
+
+
+@pytest.mark.parametrize("situation", [unclaimed, triggered, ended, deleted])
+def test_caches_that_are_behind_decide_nothing(situation: Any) -> None:
+    """Read from caches that are not behind, each of these situations has a consequence."""
+    model = Cluster()
+    situation(model)
+    model.sync()
+    decision = stale_decision(model)
+    assert (decision.status, decision.effects, decision.events) == (None, (), ())
+    assert decision.probes != ()
+    fresh = model.decide()
+    assert fresh.status is not None or fresh.effects != ()
+
+
+@pytest.mark.parametrize("job_type", [JobType.PLAN, JobType.APPLY])
+def test_a_job_of_a_run_that_is_over_is_spared_once_a_container_of_it_has_started(job_type: JobType) -> None:
+    model = Cluster()
+    job = model.to_planning() if job_type is JobType.PLAN else model.to_applying()
+    write_status(
+        model, replace(model.workspace.status, phase=Phase.FAILED, reason=Reason.JOB_START_FAILED, message="given up")
+    )
+    model.annotate(execution_allowed=None)
+    model.settle()
+    assert model.get(JOBS, job.metadata.name) == job
+    assert not [effect for effect in model.decide().effects if isinstance(effect, Delete)]
+    assert outcome(model) == (Phase.FAILED, Reason.JOB_START_FAILED)
+
+
+@pytest.mark.parametrize("controller", [True, False])
+def test_a_claim_of_another_owner_is_not_taken(controller: bool) -> None:
+    """A Workspace of the same name that was deleted, for instance, and whose claim stayed."""
+    former = OwnerReference(
+        api_version=WORKSPACES.api_version, kind="Workspace", name=NAME, uid="former", controller=controller
+    )
+    meta = ObjectMeta(name=f"{NAME}-data", namespace=NAMESPACE, owner_references=(former,))
+    model = Cluster()
+    model.put(PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim(metadata=meta))
+    model.add_workspace()
+    model.annotate(execution_allowed="true")
+    model.settle()
+    assert outcome(model) == (Phase.FAILED, Reason.VOLUME_CONFLICT)
+    assert model.created_jobs == []
