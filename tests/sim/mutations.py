@@ -119,8 +119,8 @@ MUTATIONS = (
     Mutation(
         "policies: Deny and Warn do not block",
         "magos/reconcilers/workspace",
-        "_BLOCKING = frozenset({Action.DENY, Action.WARN})",
-        "_BLOCKING: frozenset[Action] = frozenset()",
+        "_BLOCKING = frozenset({ViolationAction.DENY, ViolationAction.WARN})",
+        "_BLOCKING: frozenset[ViolationAction] = frozenset()",
     ),
     Mutation(
         "digest: the apply is not told which plan",
