@@ -365,8 +365,8 @@ MUTATIONS = (
     Mutation(
         "stages: every stage gets the token of the ServiceAccount",
         "magos/reconcilers/workspace",
-        "        mounts.append(VolumeMount(name=_TOKEN, mount_path=_TOKEN_PATH, read_only=True))\n",
-        "    mounts.append(VolumeMount(name=_TOKEN, mount_path=_TOKEN_PATH, read_only=True))\n",
+        "        mounts.append(VolumeMount(name=runnerpod.TOKEN_VOLUME, mount_path=runnerpod.TOKEN_PATH, read_only=True))\n",
+        "    mounts.append(VolumeMount(name=runnerpod.TOKEN_VOLUME, mount_path=runnerpod.TOKEN_PATH, read_only=True))\n",
         _MANIFESTS,
     ),
     Mutation(
@@ -492,8 +492,8 @@ MUTATIONS = (
     Mutation(
         "credentials: an answer may repeat the login",
         "magos/git",
-        "or any(form in seen for form in self._forms):",
-        "or not seen:",
+        "if any(form in seen for form in self._forms):",
+        "if not seen:",
         (f"{_STOLEN}::test_the_proxy_only_fetches_and_never_shows_the_login",),
     ),
     Mutation(
@@ -643,8 +643,8 @@ MUTATIONS = (
     Mutation(
         "precondition: what was judged may have changed",
         "magos/runtime",
-        "        if live.metadata.resource_version != expected:\n",
-        "        if not expected:\n",
+        "        if found != expected:\n",
+        "        if not found:\n",
         (*_GUARDS, *_RUNTIME),
     ),
     Mutation(

@@ -110,7 +110,7 @@ class Refusing(Echo):
 def test_a_user_name_that_is_an_ordinary_word_does_not_mask_our_advice() -> None:
     message = refusal(Refusing)
     assert "did not accept user name and password of the repository Secret" in message
-    assert "check the repository Secret: label, repoURL equality, username and password" in message
+    assert "check the repository Secret: its label, username, password, repoURL" in message
 
 
 def test_a_crash_tells_its_traceback_without_the_credentials() -> None:
