@@ -27,6 +27,7 @@ _LEFT = "tests/e2e/hostile/test_leftover_files.py"
 _STATE = "tests/unit/runner/test_state.py"
 _JOBS = ("tests/unit/reconcilers/test_guards_of_jobs.py",)
 _MANIFESTS = ("tests/unit/reconcilers/test_jobs.py",)
+_CANARIES = "tests/e2e/hostile/test_canaries_of_stages.py::test_a_stage_holds_its_own_secrets_and_no_others"
 _IDENTITY = ("tests/unit/reconcilers/test_identity.py",)
 _STAGES = "tests/e2e/runner/test_runner_stages.py"
 _LASTING = (
@@ -550,6 +551,13 @@ MUTATIONS = (
         "        os.umask(_FOR_US_ALONE)",
         "        os.umask(0o022)",
         (f"{_LEFT}::test_what_a_run_writes_to_the_volume_is_for_its_owner_alone",),
+    ),
+    Mutation(
+        "left files: the plan lies there while an apply runs code of the configuration",
+        "magos/runner",
+        "                own.remove(self._config.run.plan_name)\n                self._compare(plan)\n",
+        "                self._compare(plan)\n",
+        (f"{_CANARIES}[http-apply-variable]",),
     ),
     Mutation(
         "state: anywhere is good enough",
