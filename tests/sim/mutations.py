@@ -350,8 +350,8 @@ MUTATIONS = (
     Mutation(
         "stages: every stage gets the token of the ServiceAccount",
         "magos/reconcilers/workspace",
-        "        mounts.append(VolumeMount(name=_TOKEN, mount_path=_TOKEN_PATH, read_only=True))\n",
-        "    mounts.append(VolumeMount(name=_TOKEN, mount_path=_TOKEN_PATH, read_only=True))\n",
+        'sub_path="tool", read_only=True))\n        mounts.append(',
+        'sub_path="tool", read_only=True))\n    mounts.append(',
         _MANIFESTS,
     ),
     Mutation(
