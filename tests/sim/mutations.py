@@ -350,8 +350,8 @@ MUTATIONS = (
     Mutation(
         "stages: every stage gets the token of the ServiceAccount",
         "magos/reconcilers/workspace",
-        'sub_path="tool", read_only=True))\n        mounts.append(',
-        'sub_path="tool", read_only=True))\n    mounts.append(',
+        "    if stage is Stage.TERRAFORM:\n        # Code of the configuration must not",
+        "    if stage:\n        # Code of the configuration must not",
         _MANIFESTS,
     ),
     Mutation(
