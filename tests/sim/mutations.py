@@ -30,6 +30,10 @@ _IDENTITY = ("tests/unit/reconcilers/workspace/handlers/starting/test_identity.p
 _JOBS = ("tests/unit/reconcilers/workspace/test_guards_of_jobs.py",)
 _MANIFESTS = ("tests/unit/reconcilers/workspace/pod/test_jobs.py",)
 _IDENTITY = ("tests/unit/reconcilers/workspace/handlers/starting/test_identity.py",)
+_JOBS = ("tests/unit/reconcilers/test_guards_of_jobs.py",)
+_MANIFESTS = ("tests/unit/reconcilers/test_jobs.py",)
+_CANARIES = "tests/e2e/hostile/test_canaries_of_stages.py::test_a_stage_holds_its_own_secrets_and_no_others"
+_IDENTITY = ("tests/unit/reconcilers/test_identity.py",)
 _STAGES = "tests/e2e/runner/test_runner_stages.py"
 _LASTING = (
     "tests/sim/test_lasting_faults.py::test_watch_events_of_own_writes_do_not_cut_the_pauses_short",
@@ -367,6 +371,8 @@ MUTATIONS = (
         "magos/reconcilers/workspace",
         "        mounts.append(VolumeMount(name=runnerpod.TOKEN_VOLUME, mount_path=runnerpod.TOKEN_PATH, read_only=True))\n",
         "    mounts.append(VolumeMount(name=runnerpod.TOKEN_VOLUME, mount_path=runnerpod.TOKEN_PATH, read_only=True))\n",
+        "    if stage is Stage.TERRAFORM:\n        # Code of the configuration must not",
+        "    if stage:\n        # Code of the configuration must not",
         _MANIFESTS,
     ),
     Mutation(
@@ -566,6 +572,13 @@ MUTATIONS = (
         "        os.umask(_FOR_US_ALONE)",
         "        os.umask(0o022)",
         (f"{_LEFT}::test_what_a_run_writes_to_the_volume_is_for_its_owner_alone",),
+    ),
+    Mutation(
+        "left files: the plan lies there while an apply runs code of the configuration",
+        "magos/runner",
+        "                own.remove(self._config.run.plan_name)\n                self._compare(plan)\n",
+        "                self._compare(plan)\n",
+        (f"{_CANARIES}[http-apply-variable]",),
     ),
     Mutation(
         "state: anywhere is good enough",
