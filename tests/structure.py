@@ -34,7 +34,7 @@ class Shape:
 LIMITS = {
     "magos/runtime": Shape(rooms=9, floors=5, arrows=20, circles=0, largest_module=350, import_share=13.0),
     "magos/reconcilers/workspace": Shape(
-        rooms=8, floors=7, arrows=21, circles=0, largest_module=266, import_share=18.7
+        rooms=8, floors=6, arrows=20, circles=0, largest_module=270, import_share=18.9
     ),
 }
 """The limits: what each package was designed to be."""

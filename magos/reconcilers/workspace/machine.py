@@ -12,19 +12,10 @@ from magos.api.labels import FINALIZER
 from magos.api.phases import Phase
 from magos.api.workspace import WORKSPACES
 from magos.errors import InvariantViolation
-from magos.reconcilers.workspace.evidence.triggers import refused_start
-from magos.reconcilers.workspace.handlers import ends, gate, running
-from magos.reconcilers.workspace.handlers.deletion import delete
-from magos.reconcilers.workspace.handlers.finish import clean_up
-from magos.reconcilers.workspace.handlers.refusals import explain
-from magos.reconcilers.workspace.handlers.reset import amend, begin, delete_job, finish_reset
-from magos.reconcilers.workspace.handlers.starting import start
-from magos.reconcilers.workspace.move import Move, ask_live, conclude, keep
-from magos.reconcilers.workspace.observation import Observation
-from magos.reconcilers.workspace.situation import (
-    NO_RUN,
+from magos.reconcilers.workspace.evidence.situations import (
     Abandoned,
     Approved,
+    Denied,
     HalfReset,
     JobEnded,
     JobMissing,
@@ -35,9 +26,17 @@ from magos.reconcilers.workspace.situation import (
     RefusedStart,
     Situation,
     Triggered,
-    phase_of,
-    situation_of,
 )
+from magos.reconcilers.workspace.evidence.triggers import refused_start
+from magos.reconcilers.workspace.handlers import ends, gate, running
+from magos.reconcilers.workspace.handlers.deletion import delete
+from magos.reconcilers.workspace.handlers.finish import clean_up
+from magos.reconcilers.workspace.handlers.refusals import explain
+from magos.reconcilers.workspace.handlers.reset import amend, begin, delete_job, finish_reset
+from magos.reconcilers.workspace.handlers.starting import start
+from magos.reconcilers.workspace.move import Move, ask_live, conclude, keep
+from magos.reconcilers.workspace.observation import Observation
+from magos.reconcilers.workspace.situation import NO_RUN, phase_of, situation_of
 from magos.runtime.decision import AddFinalizer, Decision, Outcome
 
 __all__ = ["TABLE", "reconcile"]
@@ -47,8 +46,20 @@ Handler: TypeAlias = Callable[[Observation, Any], Move]
 
 _Row: TypeAlias = tuple[tuple[Phase | str, Situation], Handler]
 _S = Situation
+_PHASES: tuple[Phase | str, ...] = (
+    NO_RUN,
+    Phase.PENDING,
+    Phase.PLANNING,
+    Phase.PLANNED,
+    Phase.PLANNED_WITH_VIOLATIONS,
+    Phase.APPLYING,
+    Phase.APPLIED,
+    Phase.FAILED,
+    Phase.VALIDATION_FAILED,
+)
 _F = TypeVar(
     "_F",
+    Denied,
     JobPresent,
     HalfReset,
     Leftovers,
@@ -99,18 +110,7 @@ def _in(phase: Phase | str, situation: Situation, handler: Callable[[Observation
 
 
 def _everywhere(handler: Callable[[Observation], Move], situation: Situation) -> tuple[_Row, ...]:
-    phases: tuple[Phase | str, ...] = (
-        NO_RUN,
-        Phase.PENDING,
-        Phase.PLANNING,
-        Phase.PLANNED,
-        Phase.PLANNED_WITH_VIOLATIONS,
-        Phase.APPLYING,
-        Phase.APPLIED,
-        Phase.FAILED,
-        Phase.VALIDATION_FAILED,
-    )
-    return tuple(_in(phase, situation, handler) for phase in phases)
+    return tuple(_in(phase, situation, handler) for phase in _PHASES)
 
 
 def _with_plan(phase: Phase) -> tuple[_Row, ...]:
@@ -136,7 +136,7 @@ def _terminal(phase: Phase, triggered: Callable[[Observation, Triggered], Move] 
 _ROWS: tuple[_Row, ...] = (
     *_everywhere(ask_live, _S.UNCERTAIN),
     *_everywhere(delete, _S.DELETING),
-    *_everywhere(explain, _S.REFUSED),
+    *(_on(phase, Denied, explain) for phase in _PHASES),
     *_everywhere(claim, _S.UNCLAIMED),
     _on(NO_RUN, Triggered, begin),
     _on(Phase.PENDING, JobPresent, running.adopt_plan),

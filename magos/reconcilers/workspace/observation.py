@@ -142,6 +142,11 @@ class Observation(Struct, frozen=True, kw_only=True):
         return self.subject.status.awaiting_approval is not None
 
     @property
+    def denial(self) -> Refusal | ProbeFailure | None:
+        """What the API server would not do, or would not tell."""
+        return self.refusal or self.failure
+
+    @property
     def phase(self) -> Phase | None:
         """``status.phase``."""
         return self.subject.status.phase

@@ -5,23 +5,32 @@ holding. The classification looks at the observation only and is total. What it 
 the word, so that nothing is judged twice.
 """
 
-from enum import StrEnum
-from typing import ClassVar, TypeAlias
-
-from msgspec import Struct
-
 from magos.api.annotations import APPROVED, execution_allowed
-from magos.api.kube import Job, Pod
 from magos.api.labels import FINALIZER
 from magos.api.names import JobType
 from magos.api.phases import RUNNING, TERMINAL, WITH_PLAN, Phase
 from magos.api.triggers import Trigger
-from magos.api.workspace import AwaitingApproval
 from magos.reconcilers.workspace.evidence.leftovers import earlier_jobs, leftovers
 from magos.reconcilers.workspace.evidence.progress import abandoned_jobs, has_ended, pod_started, running_type
+from magos.reconcilers.workspace.evidence.situations import (
+    Abandoned,
+    Approved,
+    Denied,
+    Found,
+    HalfReset,
+    JobEnded,
+    JobMissing,
+    JobPresent,
+    JobRunning,
+    JobUnstarted,
+    Leftovers,
+    Plain,
+    RefusedStart,
+    Situation,
+    Triggered,
+)
 from magos.reconcilers.workspace.evidence.triggers import (
     JUDGED_AGAIN,
-    Cause,
     amendment_cause,
     find_cause,
     named_cause,
@@ -29,154 +38,10 @@ from magos.reconcilers.workspace.evidence.triggers import (
 )
 from magos.reconcilers.workspace.observation import Observation
 
-__all__ = [
-    "NO_RUN",
-    "Abandoned",
-    "Approved",
-    "Found",
-    "HalfReset",
-    "JobEnded",
-    "JobMissing",
-    "JobPresent",
-    "JobRunning",
-    "JobUnstarted",
-    "Leftovers",
-    "Plain",
-    "RefusedStart",
-    "Situation",
-    "Triggered",
-    "phase_of",
-    "situation_of",
-]
+__all__ = ["NO_RUN", "phase_of", "situation_of"]
 
 NO_RUN = ""
 """Stands in the table for a Workspace without a run: no phase yet, a phase it cannot be in, or no run named."""
-
-
-class Situation(StrEnum):
-    """See ``docs/design/workspace-machine.md``."""
-
-    UNCERTAIN = "Uncertain"
-    DELETING = "Deleting"
-    REFUSED = "Refused"
-    UNCLAIMED = "Unclaimed"
-    JOB_PRESENT = "JobPresent"
-    HALF_RESET = "HalfReset"
-    LEFTOVERS = "Leftovers"
-    ABANDONED = "Abandoned"
-    REFUSED_START = "RefusedStart"
-    TRIGGERED = "Triggered"
-    GATED = "Gated"
-    APPROVED = "Approved"
-    FORBIDDEN = "Forbidden"
-    PERMITTED = "Permitted"
-    JOB_MISSING = "JobMissing"
-    JOB_ENDED = "JobEnded"
-    JOB_RUNNING = "JobRunning"
-    JOB_UNSTARTED = "JobUnstarted"
-    SETTLED = "Settled"
-
-
-class Plain(Struct, frozen=True, kw_only=True):
-    """A situation that the observation alone explains."""
-
-    kind: Situation
-
-
-class JobPresent(Struct, frozen=True, kw_only=True):
-    """The Job of the waiting run is there; None if only its pod is."""
-
-    kind: ClassVar[Situation] = Situation.JOB_PRESENT
-    job: Job | None
-
-
-class HalfReset(Struct, frozen=True, kw_only=True):
-    """Jobs of earlier runs that a reset has left."""
-
-    kind: ClassVar[Situation] = Situation.HALF_RESET
-    jobs: tuple[Job, ...]
-
-
-class Leftovers(Struct, frozen=True, kw_only=True):
-    """Keys of annotations that a Workspace in a terminal phase must not carry."""
-
-    kind: ClassVar[Situation] = Situation.LEFTOVERS
-    annotations: tuple[str, ...]
-
-
-class Abandoned(Struct, frozen=True, kw_only=True):
-    """Jobs whose start was given up."""
-
-    kind: ClassVar[Situation] = Situation.ABANDONED
-    jobs: tuple[Job, ...]
-
-
-class RefusedStart(Struct, frozen=True, kw_only=True):
-    """The last start was refused and may be judged again; ``cause`` is what calls for a run besides."""
-
-    kind: ClassVar[Situation] = Situation.REFUSED_START
-    cause: Cause | None
-
-
-class Triggered(Struct, frozen=True, kw_only=True):
-    """Something calls for a run, or for the amendment of the one that waits."""
-
-    kind: ClassVar[Situation] = Situation.TRIGGERED
-    cause: Cause
-
-
-class Approved(Struct, frozen=True, kw_only=True):
-    """Exactly this run is approved; ``gate`` is what it waited at."""
-
-    kind: ClassVar[Situation] = Situation.APPROVED
-    gate: AwaitingApproval
-
-
-class JobMissing(Struct, frozen=True, kw_only=True):
-    """The Job that status names is not there; its pods may be."""
-
-    kind: ClassVar[Situation] = Situation.JOB_MISSING
-    pods: tuple[Pod, ...]
-
-
-class _OfJob(Struct, frozen=True, kw_only=True):
-    job: Job
-    pods: tuple[Pod, ...]
-
-
-class JobEnded(_OfJob, frozen=True, kw_only=True):
-    """The Job of the phase has ended."""
-
-    kind: ClassVar[Situation] = Situation.JOB_ENDED
-
-
-class JobRunning(_OfJob, frozen=True, kw_only=True):
-    """A container of the Job has started, and the Job has not ended."""
-
-    kind: ClassVar[Situation] = Situation.JOB_RUNNING
-
-
-class JobUnstarted(_OfJob, frozen=True, kw_only=True):
-    """No container of the Job has started."""
-
-    kind: ClassVar[Situation] = Situation.JOB_UNSTARTED
-
-
-Found: TypeAlias = (
-    Plain
-    | JobPresent
-    | HalfReset
-    | Leftovers
-    | Abandoned
-    | RefusedStart
-    | Triggered
-    | Approved
-    | JobMissing
-    | JobEnded
-    | JobRunning
-    | JobUnstarted
-)
-"""A situation with its evidence; ``kind`` is its word."""
 
 
 def phase_of(seen: Observation) -> Phase | str:
@@ -214,8 +79,8 @@ def _general(seen: Observation) -> Found | None:
         return Plain(kind=Situation.UNCERTAIN)
     if meta.deletion_timestamp is not None:
         return Plain(kind=Situation.DELETING)
-    if seen.refusal is not None or seen.failure is not None:
-        return Plain(kind=Situation.REFUSED)
+    if seen.denial is not None:
+        return Denied(answer=seen.denial)
     if FINALIZER not in meta.finalizers:
         return Plain(kind=Situation.UNCLAIMED)
     return None

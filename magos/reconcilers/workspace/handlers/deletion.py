@@ -28,7 +28,7 @@ from magos.reconcilers.workspace.handlers.reset import delete_job
 from magos.reconcilers.workspace.inputs.probes import events_probe, live_probes
 from magos.reconcilers.workspace.move import Move, ask_live, to, warning
 from magos.reconcilers.workspace.observation import Observation
-from magos.runtime.decision import Effect, Outcome, RemoveFinalizer
+from magos.runtime.decision import Effect, Outcome, ProbeFailure, Refusal, RemoveFinalizer
 
 __all__ = ["delete"]
 
@@ -43,8 +43,8 @@ def delete(seen: Observation) -> Move:
     meta = workspace.metadata
     if FINALIZER not in meta.finalizers:
         return Move(outcome=Outcome.GONE)
-    if seen.refusal is not None or seen.failure is not None:
-        return _trouble(seen)
+    if seen.denial is not None:
+        return _trouble(seen, seen.denial)
     if not force_delete(meta.annotations):
         waiting = _wait(seen)
         if waiting is not None:
@@ -112,12 +112,10 @@ def _is_of(pod: Pod, job: Job) -> bool:
     return owner is not None and owner.uid == job.metadata.uid
 
 
-def _trouble(seen: Observation) -> Move:
+def _trouble(seen: Observation, answer: Refusal | ProbeFailure) -> Move:
     """Say what was refused, and come back in a minute."""
-    if seen.refusal is not None:
-        text = f"{_REFUSED}: {seen.refusal.message.rstrip('.')}."
-    else:
-        text = f"What still runs cannot be read: {seen.failure.message.rstrip('.') if seen.failure else 'unknown'}."
+    what = _REFUSED if isinstance(answer, Refusal) else "What still runs cannot be read"
+    text = f"{what}: {answer.message.rstrip('.')}."
     said = _say(seen, f"{text} Check the rights of the workspace controller and admission policies.")
     return replace(said, again_at=seen.now + _PATIENCE)
 

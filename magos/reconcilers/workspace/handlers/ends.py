@@ -15,6 +15,7 @@ from magos.api.result import Outcome, Result
 from magos.api.triggers import Trigger
 from magos.reconcilers.workspace.evidence.podproblems import end_cause
 from magos.reconcilers.workspace.evidence.results import OUTCOME_UNKNOWN, Evidence, result_of_pods
+from magos.reconcilers.workspace.evidence.situations import JobEnded, JobMissing
 from magos.reconcilers.workspace.evidence.triggers import named_cause, unconfirmed
 from magos.reconcilers.workspace.handlers.finish import finish
 from magos.reconcilers.workspace.handlers.plans import findings, plan_succeeded, rejected
@@ -23,7 +24,6 @@ from magos.reconcilers.workspace.handlers.saving import gather
 from magos.reconcilers.workspace.inputs.specification import same_specification
 from magos.reconcilers.workspace.move import Move, ask_inputs, ask_live, keep, to
 from magos.reconcilers.workspace.observation import Observation
-from magos.reconcilers.workspace.situation import JobEnded, JobMissing
 from magos.runtime.decision import Outcome as PassOutcome
 
 __all__ = ["apply_ended", "apply_missing", "conclude_apply", "conclude_plan", "plan_ended", "plan_missing"]

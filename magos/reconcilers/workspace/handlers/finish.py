@@ -8,11 +8,11 @@ from magos.api.likeness import CREDENTIALS_MATTER, credentials_hint
 from magos.api.phases import Phase
 from magos.api.reasons import Reason
 from magos.reconcilers.workspace.evidence.leftovers import leftovers
+from magos.reconcilers.workspace.evidence.situations import Leftovers
 from magos.reconcilers.workspace.handlers.reset import remove_annotations
 from magos.reconcilers.workspace.move import Move, normal, to, warning
 from magos.reconcilers.workspace.observation import Observation
 from magos.reconcilers.workspace.pod.record import decode_record
-from magos.reconcilers.workspace.situation import Leftovers
 
 __all__ = ["clean_up", "finish"]
 

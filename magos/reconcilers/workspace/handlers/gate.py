@@ -8,10 +8,10 @@ from magos.api.reasons import reason_in
 from magos.api.timestamps import format_time
 from magos.api.workspace import Approval, ApprovalKind, GateReason
 from magos.ids import RunID
+from magos.reconcilers.workspace.evidence.situations import Approved
 from magos.reconcilers.workspace.inputs.annotated import approved_by
 from magos.reconcilers.workspace.move import Move, keep, normal, to
 from magos.reconcilers.workspace.observation import Observation
-from magos.reconcilers.workspace.situation import Approved
 from magos.runtime.decision import Outcome
 
 __all__ = ["open_gate", "wait_for_approval"]

@@ -12,6 +12,7 @@ from magos.api.phases import RUNNING, TERMINAL, WITH_PLAN, Phase
 from magos.api.reasons import Reason, reason_in
 from magos.reconcilers.workspace.evidence.podproblems import about_quota
 from magos.reconcilers.workspace.evidence.results import result_of_pods
+from magos.reconcilers.workspace.evidence.situations import Denied, JobEnded, JobMissing
 from magos.reconcilers.workspace.handlers.ends import conclude_apply, conclude_plan
 from magos.reconcilers.workspace.handlers.finish import finish
 from magos.reconcilers.workspace.handlers.starting.admission import Refused
@@ -19,19 +20,18 @@ from magos.reconcilers.workspace.handlers.starting.blockers import foreign_claim
 from magos.reconcilers.workspace.handlers.starting.start import refuse
 from magos.reconcilers.workspace.move import Move, keep, to, warning
 from magos.reconcilers.workspace.observation import Observation
-from magos.reconcilers.workspace.situation import JobEnded, JobMissing
-from magos.runtime.decision import UNREADABLE, Create, Outcome, PatchAnnotations, Refusal
+from magos.runtime.decision import UNREADABLE, Create, Outcome, PatchAnnotations, ProbeFailure, Refusal
 
 __all__ = ["explain"]
 
 _PATIENCE = timedelta(minutes=1)
 
 
-def explain(seen: Observation) -> Move:
+def explain(seen: Observation, found: Denied) -> Move:
     """Turn a refusal into what status says."""
     if seen.phase in RUNNING:
-        return _during_run(seen)
-    refused = _refused(seen)
+        return _during_run(seen, found.answer)
+    refused = _refused(seen, found.answer)
     if seen.phase in WITH_PLAN:
         return finish(seen, Phase.FAILED, refused.reason, refused.message)
     if seen.phase in TERMINAL and seen.phase is not Phase.APPLIED:
@@ -42,17 +42,17 @@ def explain(seen: Observation) -> Move:
     if seen.phase is Phase.APPLIED:
         failed = to(seen, Phase.FAILED, refused.reason, refused.message)
         return Move(status=failed, events=(warning(seen, refused.reason, "Reconcile", refused.message),))
-    if seen.refusal is not None and isinstance(seen.refusal.effect, PatchAnnotations):
+    if isinstance(found.answer, Refusal) and isinstance(found.answer.effect, PatchAnnotations):
         status = refuse(seen, refused).status  # what was just refused must not simply be asked again
         return Move(status=status, events=(warning(seen, refused.reason, "Reconcile", refused.message),))
     return refuse(seen, refused)
 
 
-def _during_run(seen: Observation) -> Move:
-    refusal = seen.refusal
-    if refusal is not None and isinstance(refusal.effect, PatchAnnotations) and refusal.effect.kind == JOBS:
+def _during_run(seen: Observation, answer: Refusal | ProbeFailure) -> Move:
+    effect = answer.effect if isinstance(answer, Refusal) else None
+    if isinstance(effect, PatchAnnotations) and effect.kind == JOBS:
         return _without_annotation(seen)
-    text = _refused(seen).message
+    text = _refused(seen, answer).message
     phase = Phase(str(seen.phase))
     reason = reason_in(phase, seen.subject.status.reason)
     return keep(
@@ -77,30 +77,33 @@ def _without_annotation(seen: Observation) -> Move:
     return conclude_plan(seen, JobEnded(job=job, pods=pods), evidence) if job is not None else keep(seen)
 
 
-def _refused(seen: Observation) -> Refused:
-    if seen.refusal is None:
-        failure = seen.failure
-        if failure is not None and failure.reason == UNREADABLE:
-            return Refused(reason=Reason.RECONCILE_ERROR, message=f"{failure.message}. Until then nothing is started.")
-        text = f"{failure.reason}: {failure.message}" if failure is not None else "unknown"
-        return Refused(
-            reason=Reason.RECONCILE_ERROR,
-            message=f"The API server refused a read: {text}. Check the rights of the workspace controller.",
-        )
-    effect = seen.refusal.effect
+def _refused(seen: Observation, answer: Refusal | ProbeFailure) -> Refused:
+    if isinstance(answer, ProbeFailure):
+        return _unread(answer)
+    effect = answer.effect
     if isinstance(effect, Create) and effect.kind == PERSISTENT_VOLUME_CLAIMS:
-        return _claim_refused(seen, seen.refusal)
-    if isinstance(effect, Create) and effect.kind in (JOBS, CONFIG_MAPS) and not _lacks_rights(seen.refusal):
-        taken = seen.refusal.reason == "AlreadyExists"
+        return _claim_refused(seen, answer)
+    if isinstance(effect, Create) and effect.kind in (JOBS, CONFIG_MAPS) and not _lacks_rights(answer):
+        taken = answer.reason == "AlreadyExists"
         hint = (
             "An object of that name belongs to somebody else: delete it."
             if taken
             else "Check quota and admission policies."
         )
         what = f"{effect.kind.name} {effect.manifest.metadata.name}"
-        text = f"{what} was rejected: {seen.refusal.message.rstrip('.')}. {hint}"
+        text = f"{what} was rejected: {answer.message.rstrip('.')}. {hint}"
         return Refused(reason=Reason.JOB_REJECTED, message=text)
-    return _error(seen.refusal)
+    return _error(answer)
+
+
+def _unread(failure: ProbeFailure) -> Refused:
+    if failure.reason == UNREADABLE:
+        return Refused(reason=Reason.RECONCILE_ERROR, message=f"{failure.message}. Until then nothing is started.")
+    text = f"{failure.reason}: {failure.message}"
+    return Refused(
+        reason=Reason.RECONCILE_ERROR,
+        message=f"The API server refused a read: {text}. Check the rights of the workspace controller.",
+    )
 
 
 def _claim_refused(seen: Observation, refusal: Refusal) -> Refused:

@@ -17,6 +17,7 @@ from magos.api.workspace import WORKSPACES, CurrentRun
 from magos.ids import RunID, mint_run_id
 from magos.reconcilers.revisions import pending_revision, source_of
 from magos.reconcilers.workspace.evidence.leftovers import deletable_jobs
+from magos.reconcilers.workspace.evidence.situations import HalfReset, Triggered
 from magos.reconcilers.workspace.evidence.triggers import REASONS, Cause, higher, unconfirmed
 from magos.reconcilers.workspace.inputs.annotated import principal_of, read_annotations
 from magos.reconcilers.workspace.inputs.probes import input_probes
@@ -24,7 +25,6 @@ from magos.reconcilers.workspace.inputs.specification import specification_hash
 from magos.reconcilers.workspace.inputs.variables import Composition
 from magos.reconcilers.workspace.move import Move, ask_inputs, normal, to
 from magos.reconcilers.workspace.observation import Observation
-from magos.reconcilers.workspace.situation import HalfReset, Triggered
 from magos.runtime.decision import Delete, Effect, PatchAnnotations
 
 __all__ = ["amend", "begin", "delete_job", "finish_reset", "remove_annotations", "reset"]

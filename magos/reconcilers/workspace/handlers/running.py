@@ -14,6 +14,7 @@ from magos.api.triggers import Trigger
 from magos.api.workspace import CurrentRun
 from magos.reconcilers.workspace.evidence.podproblems import start_problem
 from magos.reconcilers.workspace.evidence.progress import unstarted
+from magos.reconcilers.workspace.evidence.situations import JobPresent, JobRunning, JobUnstarted
 from magos.reconcilers.workspace.handlers.finish import finish
 from magos.reconcilers.workspace.handlers.reset import delete_job
 from magos.reconcilers.workspace.handlers.saving import secure
@@ -21,7 +22,6 @@ from magos.reconcilers.workspace.inputs.probes import events_probe, live_probes
 from magos.reconcilers.workspace.move import Move, keep, normal, to
 from magos.reconcilers.workspace.observation import Observation
 from magos.reconcilers.workspace.pod.record import JobRecord, decode_record
-from magos.reconcilers.workspace.situation import JobPresent, JobRunning, JobUnstarted
 from magos.runtime.decision import Outcome
 
 __all__ = [

@@ -19,9 +19,9 @@ from magos.reconcilers.workspace.evidence.results import (
     result_of_deletion,
     result_of_pods,
 )
+from magos.reconcilers.workspace.evidence.situations import JobEnded, JobRunning
 from magos.reconcilers.workspace.move import Move, ask_live
 from magos.reconcilers.workspace.observation import Observation
-from magos.reconcilers.workspace.situation import JobEnded, JobRunning
 from magos.runtime.decision import PatchAnnotations
 
 __all__ = ["gather", "secure"]

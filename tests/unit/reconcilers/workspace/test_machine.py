@@ -42,9 +42,10 @@ from magos.api.variableset import (
 )
 from magos.api.workspace import WORKSPACES
 from magos.ids import digest_of
+from magos.reconcilers.workspace.evidence.situations import Situation
 from magos.reconcilers.workspace.machine import TABLE, reconcile
 from magos.reconcilers.workspace.observation import Observation
-from magos.reconcilers.workspace.situation import NO_RUN, Situation
+from magos.reconcilers.workspace.situation import NO_RUN
 from magos.runtime.decision import ProbeFailure
 from tests.unit.reconcilers.cluster import Cluster
 from tests.unit.reconcilers.model import LATER_SHA, NAME, NAMESPACE, OTHER_SHA, SETTINGS, SHA, Crash, workspace_manifest

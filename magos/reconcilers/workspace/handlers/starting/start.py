@@ -17,6 +17,7 @@ from magos.api.phases import WITH_PLAN, Phase
 from magos.api.reasons import Reason, reason_in
 from magos.api.triggers import Trigger
 from magos.ids import RunID
+from magos.reconcilers.workspace.evidence.situations import RefusedStart
 from magos.reconcilers.workspace.evidence.triggers import Cause, higher, named_cause
 from magos.reconcilers.workspace.handlers.finish import finish
 from magos.reconcilers.workspace.handlers.reset import remove_annotations, reset
@@ -30,7 +31,6 @@ from magos.reconcilers.workspace.inputs.policies import SelectedPolicies
 from magos.reconcilers.workspace.inputs.variables import Composition
 from magos.reconcilers.workspace.move import Move, ask_all, ask_live, keep, to, warning
 from magos.reconcilers.workspace.observation import Observation
-from magos.reconcilers.workspace.situation import RefusedStart
 from magos.runtime.decision import Effect, Event, Outcome
 
 __all__ = ["await_permission", "refuse", "rejudge", "restart", "start_apply", "start_plan"]
