@@ -369,8 +369,6 @@ MUTATIONS = (
     Mutation(
         "stages: every stage gets the token of the ServiceAccount",
         "magos/reconcilers/workspace",
-        "        mounts.append(VolumeMount(name=runnerpod.TOKEN_VOLUME, mount_path=runnerpod.TOKEN_PATH, read_only=True))\n",
-        "    mounts.append(VolumeMount(name=runnerpod.TOKEN_VOLUME, mount_path=runnerpod.TOKEN_PATH, read_only=True))\n",
         "    if stage is Stage.TERRAFORM:\n        # Code of the configuration must not",
         "    if stage:\n        # Code of the configuration must not",
         _MANIFESTS,
