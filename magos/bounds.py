@@ -58,6 +58,22 @@ GIT_CONTENT = Bound(
 GIT_OBJECTS = Bound(
     "git_objects", Sender.REMOTE, "objects that these packs announce", 2_000_000, "objects", "GitFailed"
 )
+GIT_TAGS = Bound(
+    "git_tags",
+    Sender.REMOTE,
+    "packs from which a poll learns what tags point to; each is broken off once that is known",
+    32 * _MIB,
+    "bytes",
+    "GitFailed for targets that are tags",
+)
+GIT_TAGS_KNOWN = Bound(
+    "git_tags_known",
+    Sender.REMOTE,
+    "tags of which RefWatcher remembers what they point to",
+    10_000,
+    "tags",
+    "the least recently used are forgotten and asked for again",
+)
 SSH_HEAD = Bound(
     "ssh_head",
     Sender.REMOTE,

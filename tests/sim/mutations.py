@@ -42,6 +42,7 @@ _ACCESS = ("tests/unit/git/test_git_access.py",)
 _MASKING = ("tests/unit/runner/test_redact_wrapped.py", "tests/unit/runner/test_redact_parts.py")
 _REFWATCHER_DOOR = ("tests/unit/apps/test_refwatcher_door.py",)
 _ROLLOUT = ("tests/unit/reconcilers/test_rollout.py", "tests/unit/reconcilers/test_rollout_laws.py")
+_TAGS = ("tests/unit/git/test_git_tags.py",)
 _WIRE = ("tests/unit/git/test_git_wire.py",)
 _CHILDREN = ("tests/unit/git/test_git_children.py",)
 _OUTBOUND = ("tests/unit/outbound/test_outbound_connections.py",)
@@ -767,6 +768,27 @@ MUTATIONS = (
         "if self._kept > GIT_LISTING.limit:",
         "if self._kept < 0:",
         _WIRE,
+    ),
+    Mutation(
+        "tags: a tag of a directory counts as a commit",
+        "magos/git",
+        "    if tip.kind is Kind.COMMIT:\n",
+        "    if tip.kind is not Kind.TAG:\n",
+        _TAGS,
+    ),
+    Mutation(
+        "tags: what one repository sent answers for others",
+        "magos/git",
+        "url, wanted = str(remote.access.url), set(ids)",
+        "url, wanted = '', set(ids)",
+        _TAGS,
+    ),
+    Mutation(
+        "tags: all that was ever seen is remembered",
+        "magos/git",
+        "while len(self._known) > self._limit:",
+        "while not self._known:",
+        _TAGS,
     ),
     Mutation(
         "remote: what ssh says is not counted",
