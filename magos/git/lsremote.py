@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from magos.bounds import GIT_TAGS
+from magos.git.budget import POLL, Budget
 from magos.git.credentials import ANONYMOUS, Credentials
 from magos.git.errors import GitError, GitReason
 from magos.git.peek import Tip
@@ -111,13 +111,11 @@ def ls_remote(request: LsRemoteRequest) -> Resolution:
     if is_git_sha(request.target_revision):
         return Resolution(None, GitSHA(request.target_revision))
 
-    from magos.git.budget import Budget, BudgetLimits
     from magos.git.deadline import Deadline
     from magos.git.remote import Access, open_remote
 
     deadline = Deadline(request.timeout, f"asking {url} for its references")
-    budget = Budget(BudgetLimits(content=GIT_TAGS.limit))
-    access = Access(url, request.credentials, request.allowed_schemes, request.workdir, budget, request.peers)
+    access = Access(url, request.credentials, request.allowed_schemes, request.workdir, Budget(POLL), request.peers)
     with open_remote(access, deadline) as remote:
         return resolve_one(remote, request.target_revision)
 
@@ -129,13 +127,11 @@ def ls_remotes(request: LsRemotesRequest) -> dict[str, Resolution | GitError]:
     """
     url = parse(request.url)
 
-    from magos.git.budget import Budget, BudgetLimits
     from magos.git.deadline import Deadline
     from magos.git.remote import Access, open_remote
 
     deadline = Deadline(request.timeout, f"asking {url} for its references")
-    budget = Budget(BudgetLimits(content=GIT_TAGS.limit))
-    access = Access(url, request.credentials, request.allowed_schemes, request.workdir, budget, request.peers)
+    access = Access(url, request.credentials, request.allowed_schemes, request.workdir, Budget(POLL), request.peers)
     with open_remote(access, deadline) as remote:
         return resolve_all(remote, request.targets, request.tags)
 

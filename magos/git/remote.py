@@ -144,7 +144,7 @@ class Remote:
 
         Raises ``WantRefused`` if the server breaks off without an explanation that is final.
         """
-        pack = IncomingPack(store, self.access.budget, self.access.url)
+        pack = IncomingPack(store, self.access.budget, self.access.url, self._deadline.check)
         try:
             self._receive(wants, depth, pack.write)
             pack.commit()
@@ -159,7 +159,7 @@ class Remote:
         """
         with Stores(self.access.workdir) as stores:
             store = stores.create()
-            pack = IncomingPack(store, self.access.budget, self.access.url)
+            pack = IncomingPack(store, self.access.budget, self.access.url, self._deadline.check)
 
             def write(data: bytes) -> int:
                 size = pack.write(data)

@@ -42,6 +42,7 @@ _ACCESS = ("tests/unit/git/test_git_access.py",)
 _MASKING = ("tests/unit/runner/test_redact_wrapped.py", "tests/unit/runner/test_redact_parts.py")
 _REFWATCHER_DOOR = ("tests/unit/apps/test_refwatcher_door.py",)
 _ROLLOUT = ("tests/unit/reconcilers/test_rollout.py", "tests/unit/reconcilers/test_rollout_laws.py")
+_PACKS = ("tests/unit/git/test_git_packs.py",)
 _TAGS = ("tests/unit/git/test_git_tags.py",)
 _WIRE = ("tests/unit/git/test_git_wire.py",)
 _CHILDREN = ("tests/unit/git/test_git_children.py",)
@@ -768,6 +769,20 @@ MUTATIONS = (
         "if self._kept > GIT_LISTING.limit:",
         "if self._kept < 0:",
         _WIRE,
+    ),
+    Mutation(
+        "packs: what an object declares is not judged",
+        "magos/git",
+        "            self.judge(_declared(contents[offset : offset + _LONGEST_HEAD]), 0)\n",
+        "",
+        _PACKS,
+    ),
+    Mutation(
+        "packs: what a delta makes is not judged",
+        "magos/git",
+        "                self.judge(result, base)\n",
+        "",
+        _PACKS,
     ),
     Mutation(
         "tags: a tag of a directory counts as a commit",

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from magos.bounds import GIT_TAGS, GIT_TAGS_KNOWN
-from magos.git.budget import Budget, BudgetLimits
+from magos.git.budget import POLL, Budget
 from magos.git.errors import GitError, GitReason
 from magos.git.peek import KINDS, Kind, Peek, Tip
 from magos.git.remote import Remote
@@ -151,7 +151,8 @@ def test_bound_git_tags_known() -> None:
 
 
 def test_bound_git_tags() -> None:
-    budget = Budget(BudgetLimits(content=GIT_TAGS.limit))
+    assert POLL.inflated == 4 * POLL.object == 4 * POLL.content == 4 * GIT_TAGS.limit
+    budget = Budget(POLL)
     budget.packed(GIT_TAGS.limit, URL)
     with pytest.raises(GitError):
         budget.packed(1, URL)
