@@ -42,6 +42,7 @@ _ACCESS = ("tests/unit/git/test_git_access.py",)
 _MASKING = ("tests/unit/runner/test_redact_wrapped.py", "tests/unit/runner/test_redact_parts.py")
 _REFWATCHER_DOOR = ("tests/unit/apps/test_refwatcher_door.py",)
 _ROLLOUT = ("tests/unit/reconcilers/test_rollout.py", "tests/unit/reconcilers/test_rollout_laws.py")
+_HOSTS = ("tests/unit/reconcilers/test_refwatcher_hosts.py",)
 _PACKS = ("tests/unit/git/test_git_packs.py",)
 _TAGS = ("tests/unit/git/test_git_tags.py",)
 _WIRE = ("tests/unit/git/test_git_wire.py",)
@@ -769,6 +770,27 @@ MUTATIONS = (
         "if self._kept > GIT_LISTING.limit:",
         "if self._kept < 0:",
         _WIRE,
+    ),
+    Mutation(
+        "hosts: repositories that are not well take the place of the others",
+        "magos/reconcilers/refwatcher",
+        ">= max(1, self._half - 1):",
+        ">= self._half:",
+        _HOSTS,
+    ),
+    Mutation(
+        "hosts: a server that answers no more is not recognised",
+        "magos/reconcilers/refwatcher",
+        "return not host.slow or host.busy[lane] == 0",
+        "return True",
+        _HOSTS,
+    ),
+    Mutation(
+        "hosts: slow repositories wait with the others",
+        "magos/reconcilers/refwatcher",
+        "return lane is Lane.NEW or host.busy[lane] == 0",
+        "return True",
+        _HOSTS,
     ),
     Mutation(
         "packs: what an object declares is not judged",
