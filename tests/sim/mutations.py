@@ -772,6 +772,13 @@ MUTATIONS = (
         _WIRE,
     ),
     Mutation(
+        "volume: nothing is removed where it is full",
+        "magos/runner",
+        "        _make_room(volume, run)\n",
+        "",
+        ("tests/unit/runner/test_full_volume.py",),
+    ),
+    Mutation(
         "hosts: repositories that are not well take the place of the others",
         "magos/reconcilers/refwatcher",
         ">= max(1, self._half - 1):",
