@@ -58,6 +58,38 @@ GIT_CONTENT = Bound(
 GIT_OBJECTS = Bound(
     "git_objects", Sender.REMOTE, "objects that these packs announce", 2_000_000, "objects", "GitFailed"
 )
+GIT_OBJECT = Bound(
+    "git_object",
+    Sender.REMOTE,
+    "one object as a pack declares it, or a delta's base and result together",
+    512 * _MIB,
+    "bytes",
+    "GitFailed before anything of it is inflated",
+)
+GIT_INFLATED = Bound(
+    "git_inflated",
+    Sender.REMOTE,
+    "what all packs of a checkout declare to hold once they are inflated, deltas and their results included",
+    4096 * _MIB,
+    "bytes",
+    "GitFailed before the object that is too much is inflated",
+)
+GIT_TAGS = Bound(
+    "git_tags",
+    Sender.REMOTE,
+    "packs from which a poll learns what tags point to, broken off once that is known; inflated four times as much",
+    32 * _MIB,
+    "bytes",
+    "GitFailed for targets that are tags",
+)
+GIT_TAGS_KNOWN = Bound(
+    "git_tags_known",
+    Sender.REMOTE,
+    "tags of which RefWatcher remembers what they point to",
+    10_000,
+    "tags",
+    "the least recently used are forgotten and asked for again",
+)
 SSH_HEAD = Bound(
     "ssh_head",
     Sender.REMOTE,

@@ -16,6 +16,7 @@ from magos.adapters.repositoryaccess import AccessReader
 from magos.git.credentials import Credentials
 from magos.git.errors import GitError
 from magos.git.lsremote import LsRemotesRequest, Resolution, ls_remotes
+from magos.git.tags import Tags
 from magos.git.url import parse
 from magos.ids import GitSHA
 from magos.masking.message import masked
@@ -54,6 +55,7 @@ class GitLister:
         self._schemes = allowed_schemes
         self._peers = peers
         self._threads = anyio.CapacityLimiter(threads)
+        self._tags = Tags()
 
     async def __call__(self, poll: Poll) -> Listing:
         """Return the answer. Nothing is asked, and nothing answered, if the credentials are not those of the poll."""
@@ -68,6 +70,7 @@ class GitLister:
             credentials=credentials,
             timeout=LS_REMOTE_SECONDS,
             peers=self._peers,
+            tags=self._tags,
         )
         began = self._clock.monotonic()
         # Abandoned only when the process ends: otherwise the worker is taken for as long as the thread is.
@@ -77,7 +80,14 @@ class GitLister:
             return Listing(
                 results=dict.fromkeys(poll.targets, answer.failure), seconds=seconds, retry_after=answer.retry_after
             )
-        return Listing(results=answer, seconds=seconds)
+        return Listing(results=answer.results, seconds=seconds, retry_after=answer.retry_after)
+
+
+class _Answer(Struct, frozen=True):
+    """What is said about each target; an error of one of them may ask for patience, too."""
+
+    results: Mapping[str, GitSHA | Failure]
+    retry_after: float
 
 
 class _Refused(Struct, frozen=True):
@@ -87,7 +97,7 @@ class _Refused(Struct, frozen=True):
     retry_after: float
 
 
-def _listed(request: LsRemotesRequest) -> Mapping[str, GitSHA | Failure] | _Refused:
+def _listed(request: LsRemotesRequest) -> _Answer | _Refused:
     """Ask the server; all texts of what is returned or raised are masked."""
     try:
         found = ls_remotes(request)
@@ -96,7 +106,9 @@ def _listed(request: LsRemotesRequest) -> Mapping[str, GitSHA | Failure] | _Refu
     except Exception as error:  # noqa: BLE001 - else its text, which may quote anything, goes to the log as it is
         told = "".join(traceback.format_exception(error))
         raise ListingCrashed(_masked(told, request.credentials)) from None
-    return {target: _result(each, request.credentials) for target, each in found.items()}
+    waits = [each.retry_after or 0.0 for each in found.values() if isinstance(each, GitError)]
+    results = {target: _result(each, request.credentials) for target, each in found.items()}
+    return _Answer(results, max(waits, default=0.0))
 
 
 def _result(each: Resolution | GitError, credentials: Credentials) -> GitSHA | Failure:

@@ -8,16 +8,16 @@ import threading
 
 import msgspec
 
-from magos.bounds import GIT_CONTENT, GIT_OBJECTS, GIT_TALK
+from magos.bounds import GIT_CONTENT, GIT_INFLATED, GIT_OBJECT, GIT_OBJECTS, GIT_TAGS, GIT_TALK
 from magos.git.errors import GitError, GitReason
 
-__all__ = ["Budget", "BudgetLimits"]
+__all__ = ["POLL", "Budget", "BudgetLimits"]
 
 _MIB = 1024**2
 
 
 class BudgetLimits(msgspec.Struct, frozen=True):
-    """Bytes of packs, objects in them, and bytes of talk.
+    """Bytes of packs, objects in them, bytes of one object and of all once they are inflated, and bytes of talk.
 
     A tree of the largest permitted size fits several times; what exceeds the limits is history, which only servers
     send that cannot serve a single commit.
@@ -26,6 +26,12 @@ class BudgetLimits(msgspec.Struct, frozen=True):
     content: int = GIT_CONTENT.limit
     objects: int = GIT_OBJECTS.limit
     talk: int = GIT_TALK.limit
+    object: int = GIT_OBJECT.limit
+    inflated: int = GIT_INFLATED.limit
+
+
+POLL = BudgetLimits(content=GIT_TAGS.limit, object=GIT_TAGS.limit, inflated=4 * GIT_TAGS.limit)
+"""For who only asks what references mean."""
 
 
 class Budget:
@@ -42,6 +48,7 @@ class Budget:
         self._received = 0
         self._content = 0
         self._objects = 0
+        self._inflated = 0
 
     def received(self, size: int, source: object) -> None:
         """Count ``size`` bytes of any kind from ``source``."""
@@ -67,6 +74,17 @@ class Budget:
         if self._objects > self._limits.objects:
             raise self._too_much(source, f"{self._limits.objects:,} objects")
 
+    def declared(self, size: int, source: object, *, beside: int = 0) -> None:
+        """Count an object of ``size`` bytes that will be inflated; ``beside`` is what has to be held with it."""
+        if size + beside > self._limits.object:
+            raise self._end(
+                f"{source} sends an object of {_mib(size + beside)} MiB, more than {_mib(self._limits.object)} MiB;"
+                " keep large files out of the repository"
+            )
+        self._inflated += size
+        if self._inflated > self._limits.inflated:
+            raise self._too_much(source, f"{_mib(self._limits.inflated)} MiB, inflated,")
+
     def _too_much(self, source: object, limit: str) -> GitError:
         return self._end(
             f"{source} sent more than {limit} of history; let the server serve single commits"
@@ -76,3 +94,7 @@ class Budget:
     def _end(self, message: str) -> GitError:
         self.spent = GitError(GitReason.GIT_FAILED, message)
         return self.spent
+
+
+def _mib(size: int) -> str:
+    return f"{-(-size // _MIB):,}"

@@ -9,7 +9,7 @@ from dulwich.object_store import DiskObjectStore
 from dulwich.objects import Commit, ObjectID
 
 from magos.git.errors import GitError, GitReason
-from magos.git.lsremote import Resolution, candidates, list_candidates, resolve
+from magos.git.lsremote import Resolution, candidates, list_candidates, resolve_one
 from magos.git.remote import Remote, WantRefused
 from magos.ids import GitSHA, is_git_sha
 
@@ -30,7 +30,7 @@ def fetch_commit(remote: Remote, store: DiskObjectStore, target: str, pinned: Gi
     elif is_git_sha(target):
         wanted = Resolution(None, GitSHA(target))
     else:
-        wanted = resolve(target, list_candidates(remote, target), remote.access.url)
+        wanted = resolve_one(remote, target)
     try:
         remote.fetch([wanted.sha], 1, store)
     except WantRefused as error:

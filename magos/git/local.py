@@ -16,6 +16,8 @@ __all__ = ["LocalClient"]
 class LocalClient(LocalGitClient):
     """Reads a local repository and, unlike its base, also tells which commits its tags point to."""
 
+    protocol_version = 0
+
     def get_refs(
         self,
         path: str | bytes,

@@ -3,17 +3,23 @@
 Order, first match wins, whatever the repository's default branch is: a full SHA as it is; ``refs/heads/<target>``;
 ``refs/tags/<target>``; the target verbatim if it starts with ``refs/`` or is ``HEAD``. Annotated tags mean the commit
 they point to. A branch and a tag of one name therefore always give the branch.
+
+Branches and ``HEAD`` are commits, Git lets them be nothing else. What other references are is looked up in the objects
+themselves (``magos.git.tags``).
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from magos.git.budget import POLL, Budget
 from magos.git.credentials import ANONYMOUS, Credentials
 from magos.git.errors import GitError, GitReason
+from magos.git.peek import Tip
+from magos.git.tags import Tags, commit_of
 from magos.git.url import RepoURL, parse
 from magos.ids import GitSHA, git_sha, is_git_sha
 from magos.outbound.peers import Peers
@@ -30,6 +36,8 @@ __all__ = [
     "ls_remote",
     "ls_remotes",
     "resolve",
+    "resolve_all",
+    "resolve_one",
 ]
 
 _PEELED = "^{}"
@@ -57,7 +65,10 @@ class LsRemoteRequest(msgspec.Struct, frozen=True):
 
 
 class LsRemotesRequest(msgspec.Struct, frozen=True):
-    """One question about many target revisions of one repository; ``timeout`` in seconds bounds the whole of it."""
+    """One question about many target revisions of one repository; ``timeout`` in seconds bounds the whole of it.
+
+    ``tags`` is what is known from earlier questions, and learns from this one.
+    """
 
     url: str
     targets: tuple[str, ...]
@@ -66,6 +77,7 @@ class LsRemotesRequest(msgspec.Struct, frozen=True):
     timeout: float = 10.0
     workdir: Path | None = None
     peers: Peers = Peers()
+    tags: Tags = msgspec.field(default_factory=Tags)
 
 
 def candidates(target: str) -> tuple[str, ...]:
@@ -79,7 +91,7 @@ def candidates(target: str) -> tuple[str, ...]:
 def resolve(target: str, advertised: Mapping[str, str], url: RepoURL) -> Resolution:
     """Return what ``target`` means among the advertised references (name -> ID, ``<name>^{}`` for peeled tags).
 
-    Pure. Raises ``GitError`` (RevisionNotFound) naming ``url`` and ``target``.
+    Pure; of a tag it is what the server says. Raises ``GitError`` (RevisionNotFound) naming ``url`` and ``target``.
     """
     if is_git_sha(target):
         return Resolution(None, GitSHA(target))
@@ -103,9 +115,9 @@ def ls_remote(request: LsRemoteRequest) -> Resolution:
     from magos.git.remote import Access, open_remote
 
     deadline = Deadline(request.timeout, f"asking {url} for its references")
-    access = Access(url, request.credentials, request.allowed_schemes, request.workdir, peers=request.peers)
+    access = Access(url, request.credentials, request.allowed_schemes, request.workdir, Budget(POLL), request.peers)
     with open_remote(access, deadline) as remote:
-        return resolve(request.target_revision, list_candidates(remote, request.target_revision), url)
+        return resolve_one(remote, request.target_revision)
 
 
 def ls_remotes(request: LsRemotesRequest) -> dict[str, Resolution | GitError]:
@@ -118,12 +130,54 @@ def ls_remotes(request: LsRemotesRequest) -> dict[str, Resolution | GitError]:
     from magos.git.deadline import Deadline
     from magos.git.remote import Access, open_remote
 
-    wanted = dict.fromkeys(name for target in request.targets for name in candidates(target))
     deadline = Deadline(request.timeout, f"asking {url} for its references")
-    access = Access(url, request.credentials, request.allowed_schemes, request.workdir, peers=request.peers)
+    access = Access(url, request.credentials, request.allowed_schemes, request.workdir, Budget(POLL), request.peers)
     with open_remote(access, deadline) as remote:
-        advertised = remote.list_named(tuple(wanted)) if wanted else {}
-    return {target: _resolved(target, advertised, url) for target in request.targets}
+        return resolve_all(remote, request.targets, request.tags)
+
+
+def resolve_all(remote: "Remote", targets: Sequence[str], tags: Tags) -> dict[str, Resolution | GitError]:
+    """Ask for the references, and for the objects behind tags that ``tags`` does not know.
+
+    A target that gives no commit has its error as value; if only the objects cannot be had, those targets have it that
+    need them. Raises ``GitError`` if nothing can be said at all.
+    """
+    wanted = tuple(dict.fromkeys(name for target in targets for name in candidates(target)))
+    advertised = remote.list_named(wanted) if wanted else {}
+    found = {target: _resolved(target, advertised, remote.access.url) for target in targets}
+    behind = {
+        target: advertised.get(each.ref, each.sha)
+        for target, each in found.items()
+        if isinstance(each, Resolution) and each.ref is not None and not _is_branch(each.ref)
+    }
+    try:
+        tips = tags.tips(remote, behind.values()) if behind else {}
+    except GitError as error:
+        return found | dict.fromkeys(behind, error)
+    for target, sha in behind.items():
+        found[target] = _followed(found[target], tips[sha], remote.access.url)
+    return found
+
+
+def resolve_one(remote: "Remote", target: str) -> Resolution:
+    """Ask what ``target`` means now. Raises ``GitError``."""
+    found = resolve_all(remote, (target,), Tags())[target]
+    if isinstance(found, GitError):
+        raise found
+    return found
+
+
+def _is_branch(ref: str) -> bool:
+    return ref == "HEAD" or ref.startswith("refs/heads/")
+
+
+def _followed(found: Resolution | GitError, tip: Tip, url: RepoURL) -> Resolution | GitError:
+    if isinstance(found, GitError) or found.ref is None:
+        return found
+    try:
+        return Resolution(found.ref, commit_of(tip, found.ref, url))
+    except GitError as error:
+        return error
 
 
 def _resolved(target: str, advertised: Mapping[str, str], url: RepoURL) -> Resolution | GitError:

@@ -34,7 +34,9 @@ from magos.git.http import SmartHTTPClient
 from magos.git.local import LocalClient
 from magos.git.openssh import ssh_client
 from magos.git.packs import IncomingPack
+from magos.git.peek import KINDS, Peek
 from magos.git.ssh import explain
+from magos.git.stores import Stores
 from magos.git.url import RepoURL, Scheme, check_scheme
 from magos.git.wire import Wire
 from magos.ids import is_git_sha
@@ -42,6 +44,8 @@ from magos.outbound.peers import Peers
 
 __all__ = ["Access", "Remote", "WantRefused", "open_remote"]
 
+_CONTENT = b"tree:0"
+"""The filter that leaves out all directories and files (git-rev-list(1))."""
 _CORRUPT = (ChecksumMismatch, ObjectFormatException, ApplyDeltaError, UnresolvedDeltas, zlib.error)
 
 
@@ -65,6 +69,10 @@ class WantRefused(GitError):
     def __init__(self, message: str, *, definitive: bool) -> None:
         super().__init__(GitReason.GIT_FAILED, message)
         self.definitive = definitive
+
+
+class _Enough(Exception):
+    """All that was asked is known; the rest of the pack is not read."""
 
 
 class _EmptyWalker:
@@ -136,23 +144,57 @@ class Remote:
 
         Raises ``WantRefused`` if the server breaks off without an explanation that is final.
         """
-        pack = IncomingPack(store, self.access.budget, self.access.url)
-        wanted = [ObjectID(want.encode()) for want in wants]
+        pack = IncomingPack(store, self.access.budget, self.access.url, self._deadline.check)
         try:
-            result = self._client.fetch_pack(
-                self._path.encode(),
-                lambda _refs, depth=None: wanted,  # noqa: ARG005  # the library passes depth by name
-                _EmptyWalker(),
-                self._checked(pack.write),
-                progress=lambda _message: self._deadline.check(),
-                depth=depth,
-                ref_prefix=[b"HEAD"],
-            )
-            self._check_format(result.object_format)
+            self._receive(wants, depth, pack.write)
             pack.commit()
         except Exception as error:  # noqa: BLE001  # the translation re-raises what is not the server's
             pack.discard()
             self._raise(error, fetching=True)
+
+    def peek(self, wants: Sequence[str], depth: int | None, seen: Peek) -> None:
+        """Fetch until ``seen`` knows what the wanted objects are, or all that the server sends is there.
+
+        Files and directories are left out where the server can do that. Raises like ``fetch``.
+        """
+        with Stores(self.access.workdir) as stores:
+            store = stores.create()
+            pack = IncomingPack(store, self.access.budget, self.access.url, self._deadline.check)
+
+            def write(data: bytes) -> int:
+                size = pack.write(data)
+                seen.feed(data)
+                if seen.done:
+                    raise _Enough
+                return size
+
+            try:
+                self._receive(wants, depth, write, without=_CONTENT if self._client.protocol_version == 2 else None)
+                pack.commit()
+                while (sha := seen.missing()) is not None and ObjectID(sha.encode()) in store:
+                    number, content = store.get_raw(ObjectID(sha.encode()))
+                    seen.learn(sha, KINDS[number], content)
+            except _Enough:
+                pack.discard()
+            except Exception as error:  # noqa: BLE001  # the translation re-raises what is not the server's
+                pack.discard()
+                self._raise(error, fetching=True)
+
+    def _receive(
+        self, wants: Sequence[str], depth: int | None, write: Callable[[bytes], int], *, without: bytes | None = None
+    ) -> None:
+        wanted = [ObjectID(want.encode()) for want in wants]
+        result = self._client.fetch_pack(
+            self._path.encode(),
+            lambda _refs, depth=None: wanted,  # noqa: ARG005  # the library passes depth by name
+            _EmptyWalker(),
+            self._checked(write),
+            progress=lambda _message: self._deadline.check(),
+            depth=depth,
+            ref_prefix=[b"HEAD"],
+            filter_spec=without,
+        )
+        self._check_format(result.object_format)
 
     def _checked(self, write: Callable[[bytes], int]) -> Callable[[bytes], int]:
         def checked(data: bytes) -> int:

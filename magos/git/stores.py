@@ -14,9 +14,12 @@ __all__ = ["Stores"]
 
 
 class Stores:
-    """Creates object stores below ``parent``; leaving the block closes them and removes their files."""
+    """Creates object stores below ``parent`` (``None``: where the system keeps temporary files).
 
-    def __init__(self, parent: Path) -> None:
+    Leaving the block closes them and removes their files.
+    """
+
+    def __init__(self, parent: Path | None) -> None:
         self._directory = Path(tempfile.mkdtemp(prefix="objects-", dir=parent))
         self._open: list[DiskObjectStore] = []
 

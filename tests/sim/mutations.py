@@ -30,10 +30,10 @@ _IDENTITY = ("tests/unit/reconcilers/workspace/handlers/starting/test_identity.p
 _JOBS = ("tests/unit/reconcilers/workspace/test_guards_of_jobs.py",)
 _MANIFESTS = ("tests/unit/reconcilers/workspace/pod/test_jobs.py",)
 _IDENTITY = ("tests/unit/reconcilers/workspace/handlers/starting/test_identity.py",)
-_JOBS = ("tests/unit/reconcilers/test_guards_of_jobs.py",)
-_MANIFESTS = ("tests/unit/reconcilers/test_jobs.py",)
+_JOBS = ("tests/unit/reconcilers/workspace/test_guards_of_jobs.py",)
+_MANIFESTS = ("tests/unit/reconcilers/workspace/pod/test_jobs.py",)
 _CANARIES = "tests/e2e/hostile/test_canaries_of_stages.py::test_a_stage_holds_its_own_secrets_and_no_others"
-_IDENTITY = ("tests/unit/reconcilers/test_identity.py",)
+_IDENTITY = ("tests/unit/reconcilers/workspace/handlers/starting/test_identity.py",)
 _STAGES = "tests/e2e/runner/test_runner_stages.py"
 _LASTING = (
     "tests/sim/test_lasting_faults.py::test_watch_events_of_own_writes_do_not_cut_the_pauses_short",
@@ -50,6 +50,10 @@ _ACCESS = ("tests/unit/git/test_git_access.py",)
 _MASKING = ("tests/unit/runner/test_redact_wrapped.py", "tests/unit/runner/test_redact_parts.py")
 _REFWATCHER_DOOR = ("tests/unit/apps/test_refwatcher_door.py",)
 _ROLLOUT = ("tests/unit/reconcilers/rollout/test_rollout.py", "tests/unit/reconcilers/rollout/test_rollout_laws.py")
+_ROLLOUT = ("tests/unit/reconcilers/rollout/test_rollout.py", "tests/unit/reconcilers/rollout/test_rollout_laws.py")
+_HOSTS = ("tests/unit/reconcilers/test_refwatcher_hosts.py",)
+_PACKS = ("tests/unit/git/test_git_packs.py",)
+_TAGS = ("tests/unit/git/test_git_tags.py",)
 _WIRE = ("tests/unit/git/test_git_wire.py",)
 _CHILDREN = ("tests/unit/git/test_git_children.py",)
 _OUTBOUND = ("tests/unit/outbound/test_outbound_connections.py",)
@@ -859,6 +863,69 @@ MUTATIONS = (
         "if self._kept > GIT_LISTING.limit:",
         "if self._kept < 0:",
         _WIRE,
+    ),
+    Mutation(
+        "volume: nothing is removed where it is full",
+        "magos/runner",
+        "        _make_room(volume, run)\n",
+        "",
+        ("tests/unit/runner/test_full_volume.py",),
+    ),
+    Mutation(
+        "hosts: repositories that are not well take the place of the others",
+        "magos/reconcilers/refwatcher",
+        ">= max(1, self._half - 1):",
+        ">= self._half:",
+        _HOSTS,
+    ),
+    Mutation(
+        "hosts: a server that answers no more is not recognised",
+        "magos/reconcilers/refwatcher",
+        "return not host.slow or host.busy[lane] == 0",
+        "return True",
+        _HOSTS,
+    ),
+    Mutation(
+        "hosts: slow repositories wait with the others",
+        "magos/reconcilers/refwatcher",
+        "return lane is Lane.NEW or host.busy[lane] == 0",
+        "return True",
+        _HOSTS,
+    ),
+    Mutation(
+        "packs: what an object declares is not judged",
+        "magos/git",
+        "            self.judge(_declared(contents[offset : offset + _LONGEST_HEAD]), 0)\n",
+        "",
+        _PACKS,
+    ),
+    Mutation(
+        "packs: what a delta makes is not judged",
+        "magos/git",
+        "                self.judge(result, base)\n",
+        "",
+        _PACKS,
+    ),
+    Mutation(
+        "tags: a tag of a directory counts as a commit",
+        "magos/git",
+        "    if tip.kind is Kind.COMMIT:\n",
+        "    if tip.kind is not Kind.TAG:\n",
+        _TAGS,
+    ),
+    Mutation(
+        "tags: what one repository sent answers for others",
+        "magos/git",
+        "url, wanted = str(remote.access.url), set(ids)",
+        "url, wanted = '', set(ids)",
+        _TAGS,
+    ),
+    Mutation(
+        "tags: all that was ever seen is remembered",
+        "magos/git",
+        "while len(self._known) > self._limit:",
+        "while not self._known:",
+        _TAGS,
     ),
     Mutation(
         "remote: what ssh says is not counted",

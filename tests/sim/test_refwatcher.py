@@ -12,7 +12,7 @@ from magos.api.workspace import WORKSPACES
 from magos.reconcilers.refwatcher.machine import Failure
 from magos.reconcilers.refwatcher.schedule import Limits
 from tests.sim.apiserver import Answer, Rule
-from tests.sim.refwatching import NAMESPACE, World, in_world, sha, url
+from tests.sim.refwatching import NAMESPACE, Remote, World, in_world, sha, url
 
 A, B, C = sha(0xA), sha(0xB), sha(0xC)
 
@@ -88,6 +88,35 @@ def test_a_tarpit_delays_nobody_else(seed: int) -> None:
                 pauses = [b - a for a, b in itertools.pairwise(remote.asked[-4:])]
                 assert max(pauses) < 31, pauses
             assert all(len(world.remotes[url(f"tar{number}")].asked) >= 1 for number in range(12))
+
+    in_world(scene, seed=seed)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_repositories_that_never_answer_do_not_delay_others_of_their_server(seed: int) -> None:
+    """Thirty hang and five are well: these are first polled within a minute, and then every interval."""
+
+    async def scene(world: World) -> None:
+        good: list[Remote] = []
+        for number in range(35):
+            remote = Remote(refs={"main": A}, hangs=number % 7 != 3)
+            world.remotes[f"{url('one')}{number}"] = remote
+            await world.create(f"r{number}", "one")
+            await world.retarget(f"r{number}", repoURL=f"{url('one')}{number}")
+            good += [] if remote.hangs else [remote]
+        other = world.remote("other", main=A)
+        await world.create("other", "other")
+        async with world.running():
+            await anyio.sleep(300)
+        assert len(good) == 5
+        for remote in good:
+            assert remote.asked[0] < 60
+            assert max(b - a for a, b in itertools.pairwise(remote.asked)) < 41, "an interval and one time-out"
+            assert all(b - a < 31 for a, b in itertools.pairwise([each for each in remote.asked if each > 60]))
+        assert max(b - a for a, b in itertools.pairwise(other.asked)) < 31
+        assert min(len(world.remotes[f"{url('one')}{number}"].asked) for number in range(35)) >= 1, (
+            "nobody is forgotten"
+        )
 
     in_world(scene, seed=seed)
 

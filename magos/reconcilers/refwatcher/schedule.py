@@ -203,7 +203,7 @@ class Schedule:
         while self._queue and self._running < self._limits.workers:
             group = self._queue.popleft()
             if not group.members:  # everybody left while it was queued
-                self._hosts.release(group.host, prompt=None)
+                self._hosts.release(group, group.host, prompt=None)
                 self._retire(group)
                 self._admit(now)
                 continue
@@ -222,7 +222,8 @@ class Schedule:
         """Take the answer to a listing; return the Workspaces that have heard something."""
         group = self._groups[poll.source]
         self._running -= 1
-        self._hosts.release(group.host, prompt=None if listing.seconds is None else listing.seconds < SLOW)
+        prompt = None if listing.seconds is None else listing.seconds < SLOW
+        self._hosts.release(group, group.host, prompt=prompt)
         told = [name for name, watch in poll.members.items() if self._tell(name, watch, listing)]
         troubled = not listing.results or any(isinstance(each, Failure) for each in listing.results.values())
         if group.members:
@@ -256,7 +257,7 @@ class Schedule:
             group = _Group(watch.source, watch.host, first)
             group.members[name] = watch
             self._groups[watch.source] = group
-            self._hosts.enter(group.host)
+            self._hosts.enter(group, group.host)
             self._wait(group, first)
             return
         group.members[name] = watch
@@ -274,7 +275,7 @@ class Schedule:
 
     def _retire(self, group: _Group) -> None:
         del self._groups[group.source]
-        self._hosts.leave(group.host)
+        self._hosts.leave(group, group.host)
         group.serial = 0
 
     def _want(self, group: _Group, when: float) -> None:

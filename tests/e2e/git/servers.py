@@ -2,6 +2,7 @@
 
 import base64
 import os
+import re
 import shutil
 import socket
 import socketserver
@@ -80,6 +81,8 @@ class HTTPServer:
         self.root = root
         self.login: tuple[str, str] | None = None
         self.version_2 = True
+        self.peels = True
+        self.refused: bytes | None = None  # what is in the body of requests that are answered with 429
         self.redirects: dict[str, str] = {}
         self.answers: dict[str, tuple[int, str, bytes]] = {}
         self.seen: list[tuple[str, str | None]] = []
@@ -88,6 +91,8 @@ class HTTPServer:
 
     def run_backend(self, request: BaseHTTPRequestHandler, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
         """Hand a request to ``git http-backend`` (CGI)."""
+        if self.refused is not None and self.refused in body:
+            return 429, [("Retry-After", "7")], b""
         path, _, query = request.path.partition("?")
         environment = {
             **os.environ,
@@ -112,8 +117,24 @@ class HTTPServer:
         )
         head, _, content = done.stdout.partition(b"\r\n\r\n")
         headers = [tuple(line.split(": ", 1)) for line in head.decode().split("\r\n") if ": " in line]
+        if not self.peels and (path.endswith("/info/refs") or b"command=ls-refs" in body):
+            content = unpeeled(content)
         status = next((int(value.split()[0]) for name, value in headers if name == "Status"), 200)
         return status, [(name, value) for name, value in headers if name != "Status"], content
+
+
+def unpeeled(content: bytes) -> bytes:
+    """Return the packets of a listing without what says where tags point to."""
+    out = b""
+    while content:
+        size = int(content[:4], 16)
+        packet, content = content[4 : max(size, 4)], content[max(size, 4) :]
+        if size <= 4:
+            out += f"{size:04x}".encode()
+        elif not packet.endswith(b"^{}\n"):
+            packet = re.sub(rb" peeled:[0-9a-f]{40}", b"", packet)
+            out += f"{len(packet) + 4:04x}".encode() + packet
+    return out
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Every shape of reference, of server and of key that people have: the same commit everywhere, or the same refusal."""
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -9,8 +10,10 @@ import pytest
 from dulwich.server import FileSystemBackend, TCPGitServer
 
 from magos.git.credentials import ANONYMOUS, Credentials
-from magos.git.errors import GitReason
-from magos.git.lsremote import LsRemoteRequest, ls_remote
+from magos.git.errors import GitError, GitReason
+from magos.git.lsremote import LsRemoteRequest, LsRemotesRequest, Resolution, ls_remote, ls_remotes
+from magos.git.tags import Tags
+from magos.ids import is_git_sha
 from magos.local.servers.gitserver import git_server
 from tests.e2e.git.conftest import SCHEMES, Clones
 from tests.e2e.git.servers import Repository, git, git_daemon, http_server, of_version_0, ssh_server
@@ -135,10 +138,64 @@ def test_what_is_no_commit_is_refused_by_its_kind(
     git(repository.bare, "tag", "-a", "-m", "x", "of-a-tree", tree)
     git(repository.bare, "tag", "of-a-blob", blob(repository, "content"))
     with served(kind, root, tmp_path / "sshd") as place:
-        for target, word in (("of-a-tree", "tree"), ("of-a-blob", "blob")):
+        for target, what in (("of-a-tree", "tag of a tree"), ("of-a-blob", "blob")):
+            told = f"refs/tags/{target} is a {what}, not a commit"
             error = clone.fails(place.url, target, credentials=place.credentials)
             assert error.reason is GitReason.REVISION_NOT_FOUND
-            assert f"is a {word}, not a commit" in error.message
+            assert told in error.message
+            with pytest.raises(GitError, match=told) as polled:
+                place.resolved(target)
+            assert polled.value.reason is GitReason.REVISION_NOT_FOUND
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_tags_mean_commits_on_a_server_that_does_not_announce_what_they_point_to(
+    clone: Clones, repository: Repository, history: list[str], root: Path, version: int
+) -> None:
+    expected = {target: sha for target, sha in shaped(repository, history).items() if not is_git_sha(target)}
+    tree = git(repository.work, "rev-parse", f"{history[0]}^{{tree}}")
+    git(repository.bare, "tag", "-a", "-m", "x", "of-a-tree", tree)
+    tags = Tags()
+    with http_server(root) as server:
+        server.version_2, server.peels = version == 2, False
+        url = f"{server.url}/app.git"
+        request = LsRemotesRequest(url, (*expected, "of-a-tree"), SCHEMES, tags=tags)
+        for asked_before in (False, True):
+            server.seen.clear()
+            found = ls_remotes(request)
+            assert {target: each.sha for target, each in found.items() if isinstance(each, Resolution)} == expected
+            assert "is a tag of a tree" in str(found["of-a-tree"])
+            listing = 1 if version == 0 else 2
+            assert (len(server.seen) == listing) == asked_before, "what a tag means is asked for once"
+        for target in ("v1", "signed-off/v1", "light"):
+            assert clone(url, target).revision == expected[target]
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_targets_that_are_branches_have_their_answer_where_tags_cannot_be_looked_up(
+    repository: Repository, history: list[str], root: Path, version: int
+) -> None:
+    shaped(repository, history)
+    with http_server(root) as server:
+        server.version_2 = version == 2
+        server.refused = b"want "
+        found = ls_remotes(LsRemotesRequest(f"{server.url}/app.git", ("trunk", "v1"), SCHEMES))
+    branch, tag = found["trunk"], found["v1"]
+    assert isinstance(branch, Resolution)
+    assert branch.sha == history[5]
+    assert isinstance(tag, GitError)
+    assert tag.retry_after == 7
+
+
+def test_a_tag_is_looked_up_without_what_belongs_to_its_commit(
+    repository: Repository, root: Path, tmp_path: Path
+) -> None:
+    repository.commit({f"{number}.bin": os.urandom(2**20) for number in range(40)})
+    git(repository.work, "tag", "light")
+    git(repository.work, "tag", "-a", "-m", "x", "v1")
+    repository.push()
+    with served("git v0", root, tmp_path) as place:
+        assert place.resolved("light") == place.resolved("v1") == git(repository.work, "rev-parse", "HEAD")
 
 
 @pytest.mark.parametrize("kind", _MANY)

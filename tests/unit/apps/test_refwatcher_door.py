@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from magos.adapters.gitlister import ListingCrashed, _listed, _Refused
+from magos.adapters.gitlister import ListingCrashed, _Answer, _listed, _Refused
 from magos.git.credentials import Credentials
 from magos.git.errors import GitError, GitReason
 from magos.git.lsremote import LsRemotesRequest
@@ -26,7 +26,7 @@ def refusal(server: type[BaseHTTPRequestHandler], target: str = "main") -> str:
     with serving(answering, "echo"):
         url = f"http://127.0.0.1:{answering.server_port}/r.git"
         answer = _listed(LsRemotesRequest(url, (target,), ("http",), CREDENTIALS))
-    found = answer.failure if isinstance(answer, _Refused) else answer[target]
+    found = answer.failure if isinstance(answer, _Refused) else answer.results[target]
     assert isinstance(found, Failure)
     return found.message
 
@@ -129,4 +129,4 @@ def test_what_is_said_of_one_target_is_masked_as_well() -> None:
     request = LsRemotesRequest("http://127.0.0.1:1/r.git", ("main",), ("http",), CREDENTIALS)
     error = GitError(GitReason.REVISION_NOT_FOUND, f"no {PASSWORD}")
     with patch("magos.adapters.gitlister.ls_remotes", return_value={"main": error}):
-        assert _listed(request) == {"main": Failure(GitReason.REVISION_NOT_FOUND, "no ***")}
+        assert _listed(request) == _Answer({"main": Failure(GitReason.REVISION_NOT_FOUND, "no ***")}, 0.0)
