@@ -41,10 +41,7 @@ class Scheme(StrEnum):
 
 
 _SCHEMES = {scheme.value: scheme for scheme in Scheme} | {"git+ssh": Scheme.SSH}
-_USE = (
-    f"use {', '.join(sorted(_SCHEMES))} or user@host:path, as far as MAGOS_ALLOWED_GIT_SCHEMES allows them"
-    " (by default https, http and ssh)"
-)
+_USE = f"use {', '.join(sorted(_SCHEMES))} or user@host:path, where MAGOS_ALLOWED_GIT_SCHEMES allows it"
 _PORTS = {Scheme.HTTPS: 443, Scheme.HTTP: 80, Scheme.SSH: 22, Scheme.GIT: 9418, Scheme.FILE: 0}
 
 

@@ -62,7 +62,7 @@ def kind_page(definition: Definition) -> str:
         lines += [f"## {part}", "", "| field | type | meaning |", "|---|---|---|"]
         lines += [_row(path, entry) for path, entry in _fields(schema["properties"][part], "")]
         lines.append("")
-    lines += ["## Phases and reasons", "", *_phases_of(kind.name), ""]
+    lines += ["## Phases and reasons", "", *_standings(kind.name), ""]
     lines += ["## Refused at admission", ""]
     lines += [f"- `{path or kind.name}`: {message}" for path, message in _messages(schema)]
     return "\n".join(lines) + "\n"
@@ -91,8 +91,8 @@ def _amount(bound: bounds.Bound) -> str:
     return f"{bound.limit:,} {bound.unit}"
 
 
-def _phases_of(kind: str) -> list[str]:
-    """Every phase and reason of the kind, and what its condition Ready says there."""
+def _standings(kind: str) -> list[str]:
+    """Where an object of the kind may stand, and what its condition Ready says there."""
     if kind not in KIND_REASONS:
         return _workspace_phases()
     lines = ["| phase | reason | Ready | also |", "|---|---|---|---|"]
