@@ -87,7 +87,7 @@ class Abnormal(Struct, frozen=True, kw_only=True):
 
 
 class Standing(Struct, frozen=True, kw_only=True):
-    """Where an object stands: what ``Ready`` and its companions are computed from."""
+    """Phase, reason and message of an object, from which ``Ready`` and its companions are computed."""
 
     phase: Phase
     reason: Reason

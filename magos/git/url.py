@@ -41,10 +41,7 @@ class Scheme(StrEnum):
 
 
 _SCHEMES = {scheme.value: scheme for scheme in Scheme} | {"git+ssh": Scheme.SSH}
-_USE = (
-    f"use {', '.join(sorted(_SCHEMES))} or user@host:path, as far as MAGOS_ALLOWED_GIT_SCHEMES allows them"
-    " (by default https, http and ssh)"
-)
+_USE = f"use {', '.join(sorted(_SCHEMES))} or user@host:path, where MAGOS_ALLOWED_GIT_SCHEMES allows it"
 _PORTS = {Scheme.HTTPS: 443, Scheme.HTTP: 80, Scheme.SSH: 22, Scheme.GIT: 9418, Scheme.FILE: 0}
 
 
@@ -101,19 +98,13 @@ def parse(text: str) -> RepoURL:
     if _FORBIDDEN.search(text) or text.startswith("-"):
         _refuse("the repository URL must not contain blanks or control characters or start with '-'")
     if _HELPER.match(text):
-        raise GitError(
-            GitReason.SCHEME_NOT_ALLOWED,
-            f"Git remote helpers (helper::address) are not supported; {_USE}",
-        )
+        raise GitError(GitReason.SCHEME_NOT_ALLOWED, f"Git remote helpers (helper::address) are not supported; {_USE}")
     if text.startswith("/"):
         return RepoURL(Scheme.FILE, "", None, None, text)
     if match := _URL.match(text):
         scheme = _SCHEMES.get(match[1].lower())
         if scheme is None:
-            raise GitError(
-                GitReason.SCHEME_NOT_ALLOWED,
-                f"scheme {match[1]!r} is not supported; {_USE}",
-            )
+            raise GitError(GitReason.SCHEME_NOT_ALLOWED, f"scheme {match[1]!r} is not supported; {_USE}")
         return _from_url(scheme, text)
     if match := _SCP.fullmatch(text):
         host, user, path = _host(match["host"]), match["user"], match["path"]

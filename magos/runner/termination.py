@@ -1,8 +1,7 @@
 """What happens on SIGTERM (spec §7.6).
 
 Outside a tool the stage unwinds at once through ``Terminated``, and is ended after four seconds if something holds it
-up. While a tool runs the request is only noted: the code that waits for the tool asks it to stop, once, and gives it
-time.
+up. While a tool runs the request is only noted: whatever waits for the tool asks it to stop, once.
 
 ``Terminated`` may interrupt any line of the main thread, also one inside a library that holds a lock. So the handler
 takes no lock itself. An error after ``requested_at`` was set proves nothing: the interruption may

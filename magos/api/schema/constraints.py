@@ -30,7 +30,9 @@ _SETS = FieldRules(
     rules=(at_most(64, "variableSetRef"),),
     items=FieldRules(rules=reference("variableSetRef[]")),
 )
-_LABEL_RULE = "invalid label key or value"
+_LABEL_RULE = (
+    "invalid label key or value: use at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends"
+)
 
 
 def _is_key(expression: str) -> str:

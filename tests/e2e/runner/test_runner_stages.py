@@ -214,14 +214,18 @@ def test_the_lock_file_of_the_plan_is_used_by_the_apply(workspace: Workspace) ->
     assert "# of the plan" in (pod.root / "work/source/.terraform.lock.hcl").read_text()
 
 
-@pytest.mark.parametrize("name", ["TF_PATH", "MAGOS_TFVARS_FILE"])
+@pytest.mark.parametrize(
+    ("name", "field"), [("TF_PATH", "spec.source.path"), ("MAGOS_TFVARS_FILE", "spec.terraform.tfvarsPath")]
+)
 @pytest.mark.parametrize("value", ["../outside", "absent"])
-def test_paths_that_leave_the_tree_or_do_not_exist_are_refused(workspace: Workspace, name: str, value: str) -> None:
+def test_paths_that_leave_the_tree_or_do_not_exist_are_refused(
+    workspace: Workspace, name: str, field: str, value: str
+) -> None:
     (workspace.folder / "outside").mkdir()
     workspace.commit({"main.tf": workspace.backend})
     _, result = plan(workspace, **{name: value})
     assert (result.exit_code, result.reason) == (2, "InvalidConfiguration")
-    assert name in result.message
+    assert result.message.startswith(f"{field} is {value!r}, which ")
 
 
 def test_a_failing_fetch_ends_the_run_with_its_own_exit_code(workspace: Workspace) -> None:
