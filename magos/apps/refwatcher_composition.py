@@ -21,7 +21,7 @@ from magos.reconcilers.refwatcher.schedule import Limits
 from magos.reconcilers.refwatcher.watch import DEFAULT_POLL_INTERVAL, RepositoryAccess, WatchSettings, observe
 from magos.runtime.cache.informer import Change, Informer
 from magos.runtime.controller.controller import ControllerSpec
-from magos.runtime.controller.source import Bell, Source, own_key
+from magos.runtime.controller.source import EventSource, WakeUp, own_key
 from magos.runtime.controller.workqueue import Key
 from magos.runtime.decision import Decision, Outcome, Reconciler, Request, View
 from magos.runtime.manager.assembly import Assembly
@@ -44,7 +44,7 @@ def refwatcher_controller(
     """Declare the informers and return the controller; ``lister`` stands for the Git servers of a simulation."""
     workspaces = assembly.informer(WORKSPACES)
     secrets = assembly.informer(SECRET_METADATA, selector=SELECTOR)
-    access, bell = AccessReader(), Bell()
+    access, wake_up = AccessReader(), WakeUp()
     if lister is None:
         lister = GitLister(
             assembly.client,
@@ -54,7 +54,7 @@ def refwatcher_controller(
             peers=settings.peers,
             threads=settings.limits.workers,
         )
-    poller = Poller(settings.limits, lister, workspaces.cache.get, bell, clock=assembly.clock, rng=assembly.rng)
+    poller = Poller(settings.limits, lister, workspaces.cache.get, wake_up, clock=assembly.clock, rng=assembly.rng)
     if assembly.metrics is not None:
         per_object = assembly.settings.metrics_per_object
         poller.observer = PollMetrics(assembly.metrics, poller.schedule, per_object=per_object)
@@ -65,10 +65,10 @@ def refwatcher_controller(
             name="refwatcher",
             kind=WORKSPACES,
             reconcile=_reconciler(poller, watching),
-            sources=(Source(workspaces, own_key), Source(secrets, _of_namespace(workspaces))),
+            sources=(EventSource(workspaces, own_key), EventSource(secrets, _of_namespace(workspaces))),
             workers=assembly.settings.workers,
-            probes={RepositoryAccess: access},
-            bells=(bell,),
+            queries={RepositoryAccess: access},
+            wake_ups=(wake_up,),
         ),
     )
 
@@ -80,7 +80,7 @@ def _reconciler(poller: Poller, settings: WatchSettings) -> Reconciler:
         key = Key(request.namespace, request.name)
         subject = observe(request, view, settings)
         if subject.ask is not None:
-            return Decision(probes=(subject.ask,), outcome=Outcome.WAITING)
+            return Decision(queries=(subject.ask,), outcome=Outcome.WAITING)
         if subject.watch is None:
             poller.drop(key)
         else:

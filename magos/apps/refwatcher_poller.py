@@ -20,7 +20,7 @@ from magos.reconcilers.refwatcher.schedule import Limits, Listing, Poll, Schedul
 from magos.reconcilers.refwatcher.watch import Watch
 from magos.runtime.client.errors import ApiError
 from magos.runtime.clock import Clock
-from magos.runtime.controller.source import Bell
+from magos.runtime.controller.source import WakeUp
 from magos.runtime.controller.workqueue import Key
 from magos.runtime.decision import Decision
 
@@ -60,7 +60,7 @@ class Poller:
         limits: Limits,
         lister: Lister,
         find: FindWorkspace,
-        bell: Bell,
+        wake_up: WakeUp,
         *,
         clock: Clock,
         rng: random.Random,
@@ -69,7 +69,7 @@ class Poller:
         self.observer: PollObserver = _Unobserved()
         self._lister = lister
         self._find = find
-        self._bell = bell
+        self._wake_up = wake_up
         self._clock = clock
         self._rng = rng
         self._changed = anyio.Event()
@@ -120,7 +120,7 @@ class Poller:
             self._hand_over(Key(*name), at)
         if poll.access.problem or not listing.results:  # perhaps there are other credentials by now
             for name in poll.members:
-                self._bell.ring(Key(*name))
+                self._wake_up.wake(Key(*name))
 
     async def _list(self, poll: Poll) -> Listing:
         """Return the answer; without one the source is asked again soon, and nobody has heard anything."""
@@ -147,7 +147,7 @@ class Poller:
         if nothing_to_do(reconcile(seen)):
             self.schedule.settle(key)
         else:
-            self._bell.ring(key)
+            self._wake_up.wake(key)
 
 
 def nothing_to_do(decision: Decision) -> bool:

@@ -18,7 +18,7 @@ from magos.reconcilers.variableset.observation import BY_SOURCE, observe, source
 from magos.reconcilers.variableset.sources import Memory, SourceContent, SourceKey, wanted_keys
 from magos.runtime.cache.informer import Change, Informer
 from magos.runtime.controller.controller import ControllerSpec
-from magos.runtime.controller.source import Source, own_key
+from magos.runtime.controller.source import EventSource, own_key
 from magos.runtime.controller.workqueue import Key
 from magos.runtime.decision import Decision, Reconciler, Request, View
 from magos.runtime.manager.assembly import Assembly
@@ -39,12 +39,12 @@ def variableset_controller(assembly: Assembly) -> Sequence[ControllerSpec]:
             kind=VARIABLESETS,
             reconcile=variableset_reconciler(),
             sources=(
-                Source(sets, own_key),
-                Source(secrets, _referring(sets, SourceKind.SECRET)),
-                Source(config_maps, _referring(sets, SourceKind.CONFIG_MAP)),
+                EventSource(sets, own_key),
+                EventSource(secrets, _referring(sets, SourceKind.SECRET)),
+                EventSource(config_maps, _referring(sets, SourceKind.CONFIG_MAP)),
             ),
             workers=assembly.settings.workers,
-            probes={SourceContent: SourceReader()},
+            queries={SourceContent: SourceReader()},
         ),
     )
 

@@ -1,4 +1,4 @@
-"""Probes of our own domain: questions to the outside world that only a Terraform operator asks.
+"""Queries of our own domain: questions to the outside world that only a Terraform operator asks.
 
 They are data. Who answers them is registered by the app (``magos.apps.repository_secrets``, ``magos.apps.job_events``);
 the answers carry no Secret value.
@@ -6,12 +6,12 @@ the answers carry no Secret value.
 
 from msgspec import Struct
 
-from magos.runtime.decision import Probe
+from magos.runtime.decision import Query
 
 __all__ = ["JobEvents", "JobWarning", "RepositorySecretReport", "RepositorySecrets"]
 
 
-class RepositorySecrets(Probe, frozen=True):
+class RepositorySecrets(Query, frozen=True):
     """Which repository Secret of ``namespace`` belongs to ``repo_url``. Value: ``RepositorySecretReport``.
 
     A Secret belongs to the repository if its key ``repoURL`` equals ``repo_url`` byte for byte (spec §5.3).
@@ -36,7 +36,7 @@ class RepositorySecretReport(Struct, frozen=True, kw_only=True):
     similar: tuple[str, ...] = ()
 
 
-class JobEvents(Probe, frozen=True):
+class JobEvents(Query, frozen=True):
     """Warning Events about a Job and about its pod, if it has one. Value: tuple of ``JobWarning``, oldest first."""
 
     namespace: str

@@ -41,7 +41,7 @@ from magos.runtime.decision import (
     EventType,
     LiveGet,
     Outcome,
-    ProbeFailure,
+    QueryFailure,
     Refusal,
     RemoveFinalizer,
     Request,
@@ -71,7 +71,7 @@ class Observation(Struct, frozen=True, kw_only=True):
     rollout_live: bool | None = None
     stale: bool = False
     refusal: Refusal | None = None
-    failure: ProbeFailure | None = None
+    failure: QueryFailure | None = None
 
     @property
     def managed(self) -> bool:
@@ -82,22 +82,22 @@ class Observation(Struct, frozen=True, kw_only=True):
 def observe(request: Request, view: View, now: datetime) -> Observation:
     """Collect what the Project named by ``request`` is judged by."""
     namespace, name = request.namespace, request.name
-    fact = view.fact(LiveGet(ROLLOUTS, namespace, name))
-    answered = fact is not None and fact.failure is None
-    failure = fact.failure if fact is not None else None
+    answer = view.answer(LiveGet(ROLLOUTS, namespace, name))
+    answered = answer is not None and answer.failure is None
+    failure = answer.failure if answer is not None else None
     members: tuple[Workspace, ...] = ()
     rollout = True  # one that cannot be read is there all the same
     try:
         members = view.by_index(WORKSPACES, BY_PROJECT, project_index(namespace, name))
         rollout = view.get(ROLLOUTS, namespace, name) is not None
     except Unreadable as error:
-        failure = ProbeFailure(reason=UNREADABLE, message=str(error))
+        failure = QueryFailure(reason=UNREADABLE, message=str(error))
     return Observation(
         now=now,
         project=view.get(PROJECTS, namespace, name),
         members=members_of(name, members),
         rollout=rollout,
-        rollout_live=(fact.value is not None) if fact is not None and answered else None,
+        rollout_live=(answer.value is not None) if answer is not None and answered else None,
         stale=view.stale,
         refusal=view.refusal,
         failure=failure,
@@ -149,8 +149,8 @@ def _orchestrate(seen: Observation, project: Project) -> Decision:
     if not ripe:
         return Decision(status=status, requeue_at=again, outcome=Outcome.WAITING if waiting else Outcome.DONE)
     if seen.rollout_live is None:
-        probe = LiveGet(ROLLOUTS, project.metadata.namespace, project.metadata.name)
-        return Decision(status=status, probes=(probe,), requeue_at=again, outcome=Outcome.WAITING)
+        query = LiveGet(ROLLOUTS, project.metadata.namespace, project.metadata.name)
+        return Decision(status=status, queries=(query,), requeue_at=again, outcome=Outcome.WAITING)
     granted = rotated(ripe, seen.now)[:GRANTS_PER_JUDGEMENT]
     meta = project.metadata
     still = (
@@ -180,9 +180,9 @@ def _delete(seen: Observation, project: Project) -> Decision:
     message = project.status.message if begun else "Permission is taken back; the members are kept."
     status = _status(seen, project, Phase.DELETING, Reason.DELETING, message)
     if seen.rollout_live is None or seen.stale:
-        return Decision(status=status, probes=(LiveGet(ROLLOUTS, meta.namespace, meta.name),), outcome=Outcome.WAITING)
+        return Decision(status=status, queries=(LiveGet(ROLLOUTS, meta.namespace, meta.name),), outcome=Outcome.WAITING)
     if status is not None:  # the status first, the release in a pass that judges the version it leaves behind
-        return Decision(status=status, probes=(LiveGet(ROLLOUTS, meta.namespace, meta.name),), outcome=Outcome.WAITING)
+        return Decision(status=status, queries=(LiveGet(ROLLOUTS, meta.namespace, meta.name),), outcome=Outcome.WAITING)
     granted = () if seen.managed else tuple(filter(carries_permission, seen.members))
     release = RemoveFinalizer(
         kind=PROJECTS,

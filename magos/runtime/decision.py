@@ -37,14 +37,14 @@ __all__ = [
     "Effect",
     "Event",
     "EventType",
-    "Fact",
+    "QueryAnswer",
     "LiveGet",
     "LiveList",
     "Outcome",
     "PatchAnnotations",
     "Priority",
-    "Probe",
-    "ProbeFailure",
+    "Query",
+    "QueryFailure",
     "Propagation",
     "Refusal",
     "Reconciler",
@@ -79,7 +79,7 @@ class Request(Struct, frozen=True, kw_only=True):
 
 
 UNREADABLE = "Undecodable"
-"""``ProbeFailure.reason`` of an answer that holds an object which cannot be decoded."""
+"""``QueryFailure.reason`` of an answer that holds an object which cannot be decoded."""
 
 
 class Unreadable(MagosError):
@@ -93,19 +93,19 @@ class Unreadable(MagosError):
         self.ref = ref
 
 
-# --- facts: impure knowledge, obtained by a probe and seen by the pass that follows it at once -----------------------
+# --- queries: live reads, answered before the pass that follows at once -----------------------------------------------
 
 
-class Probe(Struct, frozen=True):
-    """Base of everything a reconciler may ask the outside world. Probes compare by value and have no side effects.
+class Query(Struct, frozen=True):
+    """Base of everything a reconciler may ask the outside world. Queries compare by value and have no side effects.
 
-    A decision with probes is carried out first (status, effects, events), then the probes are answered, then the same
-    key is reconciled again immediately, with the answers as facts. A fact lives for exactly that pass, so what a
-    reconciler finds in ``view.fact`` has been read after the pass that asked for it and is never older.
+    A decision with queries is carried out first (status, effects, events), then the queries are answered, then the same
+    key is reconciled again immediately, with the answers in its view. An answer lives for exactly that pass, so what a
+    reconciler finds in ``view.answer`` has been read after the pass that asked for it and is never older.
     """
 
 
-class LiveGet(Probe, frozen=True):
+class LiveGet(Query, frozen=True):
     """Read one object from the API server itself, past every cache. Value: the object, or None if it does not exist."""
 
     kind: Kind[Any]
@@ -113,7 +113,7 @@ class LiveGet(Probe, frozen=True):
     name: str
 
 
-class LiveList(Probe, frozen=True):
+class LiveList(Query, frozen=True):
     """List objects from the API server itself (a consistent read). Value: a tuple of objects."""
 
     kind: Kind[Any]
@@ -121,23 +121,23 @@ class LiveList(Probe, frozen=True):
     selector: str = ""
 
 
-class ProbeFailure(Struct, frozen=True, kw_only=True):
-    """A probe that was answered with a lasting refusal (forbidden, kind not served). Transient errors only back off."""
+class QueryFailure(Struct, frozen=True, kw_only=True):
+    """A query that was answered with a lasting refusal (forbidden, kind not served). Transient errors only back off."""
 
     reason: str
     message: str
 
 
-class Fact(Struct, frozen=True, kw_only=True):
-    """The answer to a probe: ``value``, or ``failure`` where the answer was a refusal."""
+class QueryAnswer(Struct, frozen=True, kw_only=True):
+    """The answer to a query: ``value``, or ``failure`` where the answer was a refusal."""
 
     value: Any = None
-    failure: ProbeFailure | None = None
+    failure: QueryFailure | None = None
     at: datetime
 
 
 class View(Protocol):
-    """A consistent snapshot of the caches plus the facts of this pass. Everything in it is immutable.
+    """A consistent snapshot of the caches plus the answers of this pass. Everything in it is immutable.
 
     An object that cannot be decoded is never left out silently: what would have to tell of it raises ``Unreadable``.
     A reconciler that lets it pass decides nothing, and its key is tried again after a back-off.
@@ -160,8 +160,8 @@ class View(Protocol):
         """Return the cached objects that the named index files under ``value``, in the order of their keys."""
         ...
 
-    def fact(self, probe: Probe) -> Fact | None:
-        """Return the answer to a probe asked by the pass just before, None if it was not asked."""
+    def answer(self, query: Query) -> QueryAnswer | None:
+        """Return the answer to a query asked by the pass just before, None if it was not asked."""
         ...
 
     @property
@@ -339,13 +339,13 @@ class Decision(Struct, frozen=True, kw_only=True):
     """All a pass wants. Decisions compare by value, so idempotence is testable: the fixpoint decides nothing.
 
     ``requeue_at`` is the appointment for the next pass without any event; a pass that returns None cancels it.
-    ``probes`` are answered after everything else and bring the next pass at once.
+    ``queries`` are answered after everything else and bring the next pass at once.
     """
 
     status: StatusPatch | None = None
     effects: tuple[Effect, ...] = ()
     events: tuple[Event, ...] = ()
-    probes: tuple[Probe, ...] = ()
+    queries: tuple[Query, ...] = ()
     requeue_at: datetime | None = None
     outcome: Outcome = Outcome.DONE
 

@@ -562,8 +562,8 @@ MUTATIONS = (
     Mutation(
         "precondition: what was judged may have changed",
         "magos/runtime",
-        "        if live.metadata.resource_version != expected:\n",
-        "        if not expected:\n",
+        "        if found != expected:\n",
+        "        if found and not expected:\n",
         (*_GUARDS, *_RUNTIME),
     ),
     Mutation(
@@ -603,7 +603,7 @@ MUTATIONS = (
     Mutation(
         "own writes: a pass may see caches older than them",
         "magos/runtime",
-        "        if standing is Standing.PARKED:\n            return False\n",
+        "        if state is CacheState.BEHIND:\n            return False\n",
         "",
         ("tests/sim/test_controller.py",),
     ),
@@ -729,14 +729,14 @@ MUTATIONS = (
     Mutation(
         "undecodable: a Project grants beside it",
         "magos/reconcilers",
-        "        failure = ProbeFailure(reason=UNREADABLE, message=str(error))",
+        "        failure = QueryFailure(reason=UNREADABLE, message=str(error))",
         "        rollout = False if error else rollout",
         _VIEW,
     ),
     Mutation(
         "undecodable: a Rollout grants beside it",
         "magos/reconcilers",
-        "failure = failure or ProbeFailure(reason=UNREADABLE, message=str(error))",
+        "failure = failure or QueryFailure(reason=UNREADABLE, message=str(error))",
         "failure = failure if error else None",
         _VIEW,
     ),

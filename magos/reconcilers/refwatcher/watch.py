@@ -14,7 +14,7 @@ from magos.api.kube import SECRET_METADATA
 from magos.api.workspace import WORKSPACES, Workspace
 from magos.durations import parse_duration
 from magos.ids import is_git_sha
-from magos.runtime.decision import Fact, Probe, Request, View
+from magos.runtime.decision import Query, QueryAnswer, Request, View
 
 __all__ = [
     "ANONYMOUS",
@@ -35,7 +35,7 @@ Version = tuple[str, str]
 """UID and resourceVersion."""
 
 
-class RepositoryAccess(Probe, frozen=True):
+class RepositoryAccess(Query, frozen=True):
     """Which credentials ``namespace`` has for ``repo_url``. Value: ``Access``.
 
     ``versions`` are the labelled Secrets there as the caches have them: an answer holds until they change.
@@ -117,11 +117,11 @@ def observe(request: Request, view: View, settings: WatchSettings) -> Subject:
     access = ANONYMOUS
     if secrets:
         versions = tuple((each.metadata.uid, each.metadata.resource_version) for each in secrets)
-        probe = RepositoryAccess(request.namespace, source.repo_url, versions)
-        fact = view.fact(probe)
-        if fact is None:
-            return Subject(workspace=workspace, ask=probe)
-        access = _access(fact)
+        query = RepositoryAccess(request.namespace, source.repo_url, versions)
+        answer = view.answer(query)
+        if answer is None:
+            return Subject(workspace=workspace, ask=query)
+        access = _access(answer)
     watch = Watch(
         uid=workspace.metadata.uid,
         url=source.repo_url,
@@ -147,13 +147,13 @@ def poll_interval(values: Mapping[str, str], default: timedelta) -> timedelta:
         return default
 
 
-def _access(fact: Fact) -> Access:
-    if fact.failure is not None:
+def _access(answer: QueryAnswer) -> Access:
+    if answer.failure is not None:
         # Told apart from every real one, so that it shares no listing: there is nothing to list with.
         return Access(
-            fingerprint=f"unreadable:{fact.failure.reason}",
-            problem=f"the repository Secrets cannot be read: {fact.failure.message}; check the rights of RefWatcher",
+            fingerprint=f"unreadable:{answer.failure.reason}",
+            problem=f"the repository Secrets cannot be read: {answer.failure.message}; check the rights of RefWatcher",
         )
-    if not isinstance(fact.value, Access):
-        raise TypeError(f"RepositoryAccess was answered with {type(fact.value).__name__}")
-    return fact.value
+    if not isinstance(answer.value, Access):
+        raise TypeError(f"RepositoryAccess was answered with {type(answer.value).__name__}")
+    return answer.value

@@ -19,7 +19,7 @@ from magos.api.timestamps import format_time, parse_time
 from magos.reconcilers.members import GRANTS_PER_JUDGEMENT, grant, permission_event, refusal_text, revoke, rotated
 from magos.reconcilers.revisions import pending_revision
 from magos.reconcilers.rollout import messages
-from magos.reconcilers.rollout.observation import Observation, live_probes
+from magos.reconcilers.rollout.observation import Observation, live_queries
 from magos.reconcilers.rollout.verdict import Verdict, judge, stored_step
 from magos.runtime.decision import UNREADABLE, Decision, Event, EventType, Outcome, StatusPatch, Unchanged
 
@@ -37,16 +37,16 @@ def reconcile(seen: Observation) -> Decision:
         return Decision(outcome=Outcome.GONE)
     if seen.refusal is not None or seen.failure is not None:
         return _trouble(seen, rollout)
-    probes = live_probes(rollout.metadata.namespace, rollout.metadata.name)
+    queries = live_queries(rollout.metadata.namespace, rollout.metadata.name)
     if seen.stale:
-        return Decision(probes=probes, outcome=Outcome.WAITING)
+        return Decision(queries=queries, outcome=Outcome.WAITING)
     verdict = judge(rollout, seen.members)
     if seen.live or not (verdict.grants or verdict.revocations):
         return _carry_out(seen, rollout, verdict)
     cooling = _cooling_until(rollout)
     if seen.now < cooling:
         return Decision(requeue_at=cooling, outcome=Outcome.WAITING)
-    return Decision(probes=probes, outcome=Outcome.WAITING)
+    return Decision(queries=queries, outcome=Outcome.WAITING)
 
 
 def _carry_out(seen: Observation, rollout: Rollout, verdict: Verdict) -> Decision:

@@ -1,6 +1,6 @@
 """What a Rollout's spec and its members mean, step by step of spec §6.4: a status, and whose permission changes.
 
-Pure judgement: nobody here asks whether the facts are fresh. Permission is only ever given inside the active step.
+Pure judgement: nobody here asks whether the answers are fresh. Permission is only ever given inside the active step.
 """
 
 from collections.abc import Callable, Mapping

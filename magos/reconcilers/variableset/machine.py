@@ -16,9 +16,9 @@ from magos.api.phases import Phase
 from magos.api.reasons import Reason
 from magos.api.timestamps import format_time
 from magos.api.variableset import VARIABLESETS, VariableSet, VariableSetStatus
-from magos.reconcilers.variableset.observation import Observation, source_probe
+from magos.reconcilers.variableset.observation import Observation, value_source_query
 from magos.reconcilers.variableset.verdict import judge
-from magos.runtime.decision import Decision, Event, EventType, Outcome, ProbeFailure, StatusPatch
+from magos.runtime.decision import Decision, Event, EventType, Outcome, QueryFailure, StatusPatch
 
 __all__ = ["LOOK_AGAIN", "reconcile"]
 
@@ -33,8 +33,8 @@ def reconcile(seen: Observation) -> Decision:
     if seen.failure is not None:
         return _unreadable(seen, found, seen.failure)
     if seen.unread:
-        probes = tuple(source_probe(found.metadata.namespace, each, seen.wanted[each]) for each in seen.unread)
-        return Decision(probes=probes, outcome=Outcome.WAITING)
+        queries = tuple(value_source_query(found.metadata.namespace, each, seen.wanted[each]) for each in seen.unread)
+        return Decision(queries=queries, outcome=Outcome.WAITING)
     return _judge(seen, found)
 
 
@@ -56,7 +56,7 @@ def _judge(seen: Observation, found: VariableSet) -> Decision:
     return decision if verdict.good else replace(decision, outcome=Outcome.WAITING)
 
 
-def _unreadable(seen: Observation, found: VariableSet, failure: ProbeFailure) -> Decision:
+def _unreadable(seen: Observation, found: VariableSet, failure: QueryFailure) -> Decision:
     """A source answers in a way that is neither a value nor a plain no; what status knew of the sources stays."""
     message = f"A source cannot be read: {failure.message.rstrip('.')}. Correct it; it is read again every minute."
     desired = replace(found.status, phase=Phase.FAILED, reason=str(Reason.RECONCILE_ERROR), message=message)

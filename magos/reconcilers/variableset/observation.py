@@ -16,9 +16,9 @@ from magos.reconcilers.variableset.sources import (
     recognise,
     wanted_keys,
 )
-from magos.runtime.decision import ProbeFailure, Request, Unreadable, View
+from magos.runtime.decision import QueryFailure, Request, Unreadable, View
 
-__all__ = ["BY_SOURCE", "Observation", "observe", "source_index", "source_probe"]
+__all__ = ["BY_SOURCE", "Observation", "observe", "source_index", "value_source_query"]
 
 BY_SOURCE = "source"
 """Index of VariableSets that the app must provide: one ``source_index`` for each source a set refers to."""
@@ -41,7 +41,7 @@ class Observation(Struct, frozen=True, kw_only=True):
     wanted: Mapping[SourceKey, tuple[str, ...]] = field(default_factory=dict)
     current: Memory = field(default_factory=dict)
     remembered: Memory = field(default_factory=dict)
-    failure: ProbeFailure | None = None
+    failure: QueryFailure | None = None
 
     @property
     def unread(self) -> tuple[SourceKey, ...]:
@@ -54,7 +54,7 @@ class Observation(Struct, frozen=True, kw_only=True):
         return {source: known for source, known in {**self.remembered, **self.current}.items() if source in self.wanted}
 
 
-def source_probe(namespace: str, source: SourceKey, keys: tuple[str, ...]) -> SourceContent:
+def value_source_query(namespace: str, source: SourceKey, keys: tuple[str, ...]) -> SourceContent:
     """Return the question for one source."""
     return SourceContent(namespace, source.kind, source.name, keys)
 
@@ -69,11 +69,11 @@ def observe(request: Request, view: View, now: datetime, remembered: Memory) -> 
     failure = None
     for source, keys in wanted.items():
         before = remembered.get(source)
-        fact = view.fact(source_probe(request.namespace, source, keys))
-        if fact is not None and fact.failure is not None:
-            failure = failure or fact.failure
-        elif fact is not None:
-            current[source] = recognise(fact.value, before, _version_in_status(found, source, fact.value))
+        answer = view.answer(value_source_query(request.namespace, source, keys))
+        if answer is not None and answer.failure is not None:
+            failure = failure or answer.failure
+        elif answer is not None:
+            current[source] = recognise(answer.value, before, _version_in_status(found, source, answer.value))
         elif before is not None and _still_so(view, request.namespace, source, keys, before.report):
             current[source] = before
     return Observation(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from magos.api.variableset import KeyReference, SourceKind, ValueFrom, VariableSetSpec
-from magos.runtime.decision import Probe
+from magos.runtime.decision import Query
 
 __all__ = [
     "Content",
@@ -32,7 +32,7 @@ class SourceKey(NamedTuple):
     name: str
 
 
-class SourceContent(Probe, frozen=True):
+class SourceContent(Query, frozen=True):
     """What is known about ``keys`` of one source, read past every cache. Value: ``SourceReport``."""
 
     namespace: str

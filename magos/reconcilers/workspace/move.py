@@ -20,7 +20,7 @@ from magos.reconcilers.workspace.observation import Observation
 from magos.reconcilers.workspace.probes import input_probes, live_probes, start_probes
 from magos.reconcilers.workspace.schedule import Schedule, advance
 from magos.reconcilers.workspace.specification import same_specification
-from magos.runtime.decision import Decision, Effect, Event, EventType, Outcome, Probe, StatusPatch
+from magos.runtime.decision import Decision, Effect, Event, EventType, Outcome, Query, StatusPatch
 
 __all__ = ["Move", "ask_all", "ask_inputs", "ask_live", "conclude", "keep", "normal", "schedule_of", "to", "warning"]
 
@@ -31,7 +31,7 @@ class Move(Struct, frozen=True, kw_only=True):
     status: WorkspaceStatus | None = None
     effects: tuple[Effect, ...] = ()
     events: tuple[Event, ...] = ()
-    probes: tuple[Probe, ...] = ()
+    probes: tuple[Query, ...] = ()
     again_at: datetime | None = None
     outcome: Outcome = Outcome.DONE
 
@@ -111,7 +111,7 @@ def conclude(seen: Observation, move: Move) -> Decision:
         status=patch,
         effects=move.effects,
         events=events,
-        probes=move.probes,
+        queries=move.probes,
         requeue_at=again,
         outcome=move.outcome,
     )

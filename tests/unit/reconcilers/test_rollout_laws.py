@@ -5,7 +5,7 @@ Whatever the members are doing and however the steps overlap:
 * nobody is granted while a step before theirs has failed members or work other than drift; one step is granted at most;
 * a commit is let through only to members behind which every earlier Workspace of the source has applied it;
 * no steps, or a step that selects nobody, leave nobody with permission; a selector that means nothing grants none;
-* a decision depends on nothing but the facts, not on their order, and carried out it wants nothing more.
+* a decision depends on nothing but the answers, not on their order, and carried out it wants nothing more.
 """
 
 import contextlib
@@ -180,8 +180,8 @@ def test_decisions_know_no_order_and_reach_a_fixpoint(
 ) -> None:
     world = Fleet(made, fleet)
     asked = world.decide()
-    facts = {probe: world.answer(probe) for probe in asked.probes}
-    seen = world.observe(facts=facts)
+    answers = {query: world.answer(query) for query in asked.queries}
+    seen = world.observe(answers=answers)
     shuffled = replace(seen, members=tuple(data.draw(st.permutations(seen.members))))
     one, other = reconcile(seen), reconcile(shuffled)
     assert one.status == other.status
@@ -190,7 +190,7 @@ def test_decisions_know_no_order_and_reach_a_fixpoint(
     assert kinds == sorted(kinds), "what is taken goes before what is given"
     world.step()
     rest = world.decide()
-    assert (rest.status, rest.effects, rest.events, rest.probes) == (None, (), (), ())
+    assert (rest.status, rest.effects, rest.events, rest.queries) == (None, (), (), ())
 
 
 @settings(max_examples=100, deadline=None)

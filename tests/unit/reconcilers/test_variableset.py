@@ -13,7 +13,7 @@ from magos.api.reasons import Reason, ReferenceProblem
 from magos.api.variableset import SourceKind, Variable
 from magos.reconcilers.variableset.limits import ENTRY_BYTES, TOTAL_BYTES, entry_size
 from magos.reconcilers.variableset.machine import LOOK_AGAIN
-from magos.runtime.decision import EventType, Outcome, ProbeFailure
+from magos.runtime.decision import EventType, Outcome, QueryFailure
 from tests.unit.reconcilers.variablesets import Bench, config_map, literal, secret
 
 SECRET, CONFIG_MAP = SourceKind.SECRET, SourceKind.CONFIG_MAP
@@ -293,7 +293,7 @@ def test_a_set_that_is_gone_is_forgotten() -> None:
 
 def test_an_unreadable_source_is_told_and_tried_again() -> None:
     bench = Bench(secret("a", "db", "k"))
-    bench.failures = {"db": ProbeFailure(reason="Undecodable", message="the answer does not fit")}
+    bench.failures = {"db": QueryFailure(reason="Undecodable", message="the answer does not fit")}
     decision = bench.settle()
     assert (bench.status.phase, bench.status.reason) == (Phase.FAILED, Reason.RECONCILE_ERROR)
     assert find(bench.status.conditions, "Stalled") is not None
