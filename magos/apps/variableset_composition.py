@@ -15,7 +15,7 @@ from magos.apps.variableset_sources import SourceReader
 from magos.reconcilers.trouble import show_trouble
 from magos.reconcilers.variableset.machine import reconcile
 from magos.reconcilers.variableset.observation import BY_SOURCE, observe, source_index
-from magos.reconcilers.variableset.sources import Memory, SourceContent, SourceKey, wanted_keys
+from magos.reconcilers.variableset.valuesources import ContentCache, ValueSourceContent, ValueSourceKey, wanted_keys
 from magos.runtime.cache.informer import Change, Informer
 from magos.runtime.controller.controller import ControllerSpec
 from magos.runtime.controller.source import EventSource, own_key
@@ -44,21 +44,21 @@ def variableset_controller(assembly: Assembly) -> Sequence[ControllerSpec]:
                 EventSource(config_maps, _referring(sets, SourceKind.CONFIG_MAP)),
             ),
             workers=assembly.settings.workers,
-            queries={SourceContent: SourceReader()},
+            queries={ValueSourceContent: SourceReader()},
         ),
     )
 
 
 def variableset_reconciler() -> Reconciler:
     """Return the reconciler of one process, with a memory of its own; what decides is pure and gets it shown."""
-    memory: dict[Key, Memory] = {}
+    memory: dict[Key, ContentCache] = {}
 
     def decide(request: Request, view: View, now: datetime) -> Decision:
         key = Key(request.namespace, request.name)
         seen = observe(request, view, now, memory.get(key, {}))
-        recollection = seen.recollection
-        if recollection:
-            memory[key] = recollection
+        cache_after = seen.cache_after
+        if cache_after:
+            memory[key] = cache_after
         else:
             memory.pop(key, None)
         subject = view.get(VARIABLESETS, request.namespace, request.name)
@@ -78,7 +78,7 @@ def _referring(sets: Informer[VariableSet], kind: SourceKind) -> Callable[[Chang
         if source is None or change.initial:  # at the start every set is looked at anyway
             return ()
         meta = source.metadata
-        found = sets.cache.by_index(BY_SOURCE, source_index(meta.namespace, SourceKey(kind, meta.name)))
+        found = sets.cache.by_index(BY_SOURCE, source_index(meta.namespace, ValueSourceKey(kind, meta.name)))
         return tuple(Key(each.metadata.namespace, each.metadata.name) for each in found)
 
     return mapper

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from magos.api.conditions import Abnormal, ConditionType, merge_abnormal
 from magos.api.meta import Kind
 from magos.api.timestamps import format_time
-from magos.runtime.decision import Decision, StatusPatch, Trouble
+from magos.reconcilers.statuses import status_patch
+from magos.runtime.decision import Decision, Trouble
 
 __all__ = ["show_trouble"]
 
@@ -25,21 +26,12 @@ def show_trouble(decision: Decision, kind: Kind[Any], subject: Any, trouble: Tro
         return decision
     status = subject.status if decision.status is None else decision.status.desired
     wanted = () if trouble is None else (_condition(trouble),)
-    meta = subject.metadata
-    conditions = merge_abnormal(
-        status.conditions, wanted, ConditionType.API_TROUBLE, generation=meta.generation, now=now
-    )
+    generation = subject.metadata.generation
+    conditions = merge_abnormal(status.conditions, wanted, ConditionType.API_TROUBLE, generation=generation, now=now)
     if conditions == status.conditions:
         return decision
-    patch = StatusPatch(
-        kind=kind,
-        namespace=meta.namespace,
-        name=meta.name,
-        resource_version=meta.resource_version,
-        observed=subject.status,
-        desired=replace(status, conditions=conditions, last_reconcile_time=format_time(now)),
-    )
-    return replace(decision, status=patch)
+    desired = replace(status, conditions=conditions, last_reconcile_time=format_time(now))
+    return replace(decision, status=status_patch(kind, subject, desired))
 
 
 def _condition(trouble: Trouble) -> Abnormal:

@@ -516,14 +516,14 @@ MUTATIONS = (
     Mutation(
         "promotion: a failed step stops nobody",
         "magos/reconcilers/rollout",
-        "        return Standing.FAILED",
-        "        return Standing.SETTLED",
+        "        return MemberState.FAILED",
+        "        return MemberState.SETTLED",
     ),
     Mutation(
         "promotion: a working step holds nobody up",
         "magos/reconcilers/rollout",
-        "    return Standing.SETTLED if gated(member) else Standing.DRIFT",
-        "    return Standing.DRIFT",
+        "    return MemberState.SETTLED if gated(member) else MemberState.DRIFT",
+        "    return MemberState.DRIFT",
         _ROLLOUT,
     ),
     Mutation(
@@ -536,8 +536,8 @@ MUTATIONS = (
     Mutation(
         "promotion: what the caches say is enough for a grant",
         "magos/reconcilers/rollout",
-        "    if seen.live or not (verdict.grants or verdict.revocations):\n",
-        "    if verdict:\n",
+        "    if seen.live or not (evaluation.grants or evaluation.revocations):\n",
+        "    if evaluation:\n",
         _ROLLOUT,
     ),
     Mutation(

@@ -18,14 +18,17 @@ from magos.api.conditions import ConditionType, Wanted, find, merge, shorten
 from magos.api.likeness import CREDENTIALS_MATTER, credentials_hint
 from magos.api.meta import Condition
 from magos.api.workspace import WORKSPACES, Workspace
+from magos.reconcilers.events import EventBuilder
 from magos.reconcilers.revisions import applied_revision, detected_revision, source_of
-from magos.runtime.decision import Decision, Event, EventType, Outcome, PatchAnnotations, StatusPatch
+from magos.reconcilers.statuses import status_patch
+from magos.runtime.decision import Decision, Event, Outcome, PatchAnnotations, StatusPatch
 
 __all__ = ["TOLERATED_ERRORS", "Failure", "Heard", "Observation", "PollResult", "judge", "reconcile"]
 
 TOLERATED_ERRORS = 2
 """Errors in a row that are not worth a condition."""
 
+_EVENTS = EventBuilder(WORKSPACES, "Poll")
 _OWNED = frozenset({ConditionType.SOURCE_UNREACHABLE})
 
 
@@ -82,10 +85,11 @@ def reconcile(seen: Observation) -> Decision:
     status, complaint = _condition(seen, heard)
     if heard is None or judge(seen.workspace, heard) not in (PollResult.CHANGED, PollResult.SEEDED):
         return Decision(status=status, events=complaint, outcome=Outcome.DONE)
+    target = seen.workspace.spec.source.target_revision
     return Decision(
         status=status,
         effects=(_announcement(seen.workspace, heard.sha),),
-        events=(*complaint, _detected(seen.workspace, heard.sha)),
+        events=(*complaint, _EVENTS.normal(seen.workspace, "RevisionDetected", f"{target} is at {heard.sha}.")),
         outcome=Outcome.DONE,
     )
 
@@ -126,15 +130,9 @@ def _condition(seen: Observation, heard: Heard | None) -> tuple[StatusPatch | No
     conditions = merge(old, wanted, owned=_OWNED, generation=workspace.metadata.generation, now=seen.now)
     if conditions == old:
         return None, ()
-    patch = StatusPatch(
-        kind=WORKSPACES,
-        namespace=workspace.metadata.namespace,
-        name=workspace.metadata.name,
-        resource_version=workspace.metadata.resource_version,
-        observed=workspace.status,
-        desired=replace(workspace.status, conditions=conditions),
-    )
-    return patch, tuple(_unreachable(workspace, each) for each in wanted if present is None)
+    patch = status_patch(WORKSPACES, workspace, replace(workspace.status, conditions=conditions))
+    new = wanted if present is None else ()
+    return patch, tuple(_EVENTS.warning(workspace, each.type, f"{each.reason}: {each.message}") for each in new)
 
 
 def _complaint(failure: Failure, similar: tuple[str, ...]) -> str:
@@ -145,27 +143,3 @@ def _complaint(failure: Failure, similar: tuple[str, ...]) -> str:
 def _says(present: Condition, wanted: Wanted) -> bool:
     """Tell whether the condition is up to date; a generation that moved on is not worth a write."""
     return (present.status, present.reason, present.message) == (wanted.status, wanted.reason, wanted.message)
-
-
-def _detected(workspace: Workspace, sha: str) -> Event:
-    target = workspace.spec.source.target_revision
-    return _event(workspace, EventType.NORMAL, "RevisionDetected", f"{target} is at {sha}.")
-
-
-def _unreachable(workspace: Workspace, wanted: Wanted) -> Event:
-    note = f"{wanted.reason}: {wanted.message}"
-    return _event(workspace, EventType.WARNING, ConditionType.SOURCE_UNREACHABLE, note)
-
-
-def _event(workspace: Workspace, type_: EventType, reason: str, note: str) -> Event:
-    meta = workspace.metadata
-    return Event(
-        regarding=WORKSPACES.ref(meta.namespace, meta.name),
-        uid=meta.uid,
-        type=type_,
-        reason=str(reason),
-        action="Poll",
-        note=note,
-        api_version=WORKSPACES.api_version,
-        resource_version=meta.resource_version,
-    )

@@ -6,10 +6,10 @@ from magos.api.phases import GRANTABLE, RUNNING, TERMINAL
 from magos.api.workspace import Workspace
 from magos.reconcilers.revisions import applied_revision
 from magos.reconcilers.rollout.cohorts import Cohorts, label_of
+from magos.reconcilers.rollout.memberstate import MemberState, gated, member_state
 from magos.reconcilers.rollout.promotion import Obstacle
-from magos.reconcilers.rollout.standing import Standing, gated, standing_of
 
-__all__ = ["MOST_NAMES", "failed", "listed", "nobody_found", "progressing", "unselected"]
+__all__ = ["MOST_NAMES", "failed", "listed", "none_selected", "progressing", "unselected"]
 
 MOST_NAMES = 10
 
@@ -21,7 +21,7 @@ def listed(items: Sequence[str]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def nobody_found(cohorts: Cohorts, project: str) -> str:
+def none_selected(cohorts: Cohorts, project: str) -> str:
     """Say which steps select nobody."""
     names = label_of(cohorts.steps[index].name for index in cohorts.empty)
     return (
@@ -38,7 +38,7 @@ def unselected(members: Sequence[Workspace]) -> str:
 
 def failed(cohorts: Cohorts, active: int) -> str:
     """Say who failed how, and who waits behind."""
-    bad = [each for each in cohorts.steps[active].cohort if standing_of(each) is Standing.FAILED]
+    bad = [each for each in cohorts.steps[active].cohort if member_state(each) is MemberState.FAILED]
     causes = [f"{each.metadata.name} {each.status.phase}/{each.status.reason}" for each in bad]
     later = [step.name for step in cohorts.steps[active + 1 :] if step.cohort]
     halted = f" Until then {label_of(later)} {'waits' if len(later) == 1 else 'wait'}." if later else ""
@@ -56,7 +56,7 @@ def progressing(cohorts: Cohorts, active: int, obstacles: Sequence[Obstacle]) ->
         ("running", lambda each: each.status.phase in RUNNING),
         ("gated", gated),
         ("waiting", lambda each: each.status.phase in GRANTABLE and not gated(each)),
-        ("with new work", lambda each: each.status.phase in TERMINAL and standing_of(each) is Standing.URGENT),
+        ("with new work", lambda each: each.status.phase in TERMINAL and member_state(each) is MemberState.URGENT),
     )
     parts = [f"{word} {_names(found)}" for word, test in groups if (found := [each for each in cohort if test(each)])]
     parts += [_obstacle(obstacle) for obstacle in obstacles[:MOST_NAMES]]

@@ -7,12 +7,12 @@ from msgspec import Struct, field
 
 from magos.api.kube import CONFIG_MAP_METADATA, SECRET_METADATA
 from magos.api.variableset import VARIABLESETS, SourceKind, VariableSet
-from magos.reconcilers.variableset.sources import (
-    Memory,
-    Remembered,
-    SourceContent,
-    SourceKey,
-    SourceReport,
+from magos.reconcilers.variableset.valuesources import (
+    CachedContent,
+    ContentCache,
+    ValueSourceContent,
+    ValueSourceKey,
+    ValueSourceReport,
     recognise,
     wanted_keys,
 )
@@ -24,7 +24,7 @@ BY_SOURCE = "source"
 """Index of VariableSets that the app must provide: one ``source_index`` for each source a set refers to."""
 
 
-def source_index(namespace: str, source: SourceKey) -> str:
+def source_index(namespace: str, source: ValueSourceKey) -> str:
     """Return the index value under which the sets that refer to ``source`` are filed."""
     return f"{namespace}/{source.kind}/{source.name}"
 
@@ -38,34 +38,34 @@ class Observation(Struct, frozen=True, kw_only=True):
 
     now: datetime
     variable_set: VariableSet | None
-    wanted: Mapping[SourceKey, tuple[str, ...]] = field(default_factory=dict)
-    current: Memory = field(default_factory=dict)
-    remembered: Memory = field(default_factory=dict)
+    wanted: Mapping[ValueSourceKey, tuple[str, ...]] = field(default_factory=dict)
+    current: ContentCache = field(default_factory=dict)
+    remembered: ContentCache = field(default_factory=dict)
     failure: QueryFailure | None = None
 
     @property
-    def unread(self) -> tuple[SourceKey, ...]:
+    def unread(self) -> tuple[ValueSourceKey, ...]:
         """The sources that have to be read before the set can be judged."""
         return tuple(source for source in self.wanted if source not in self.current)
 
     @property
-    def recollection(self) -> Memory:
+    def cache_after(self) -> ContentCache:
         """What the process should remember after this pass: only what the set still refers to."""
         return {source: known for source, known in {**self.remembered, **self.current}.items() if source in self.wanted}
 
 
-def value_source_query(namespace: str, source: SourceKey, keys: tuple[str, ...]) -> SourceContent:
+def value_source_query(namespace: str, source: ValueSourceKey, keys: tuple[str, ...]) -> ValueSourceContent:
     """Return the question for one source."""
-    return SourceContent(namespace, source.kind, source.name, keys)
+    return ValueSourceContent(namespace, source.kind, source.name, keys)
 
 
-def observe(request: Request, view: View, now: datetime, remembered: Memory) -> Observation:
+def observe(request: Request, view: View, now: datetime, remembered: ContentCache) -> Observation:
     """Collect what the VariableSet named by ``request`` is judged by."""
     found = view.get(VARIABLESETS, request.namespace, request.name)
     if found is None:
         return Observation(now=now, variable_set=None)
     wanted = wanted_keys(found.spec)
-    current: dict[SourceKey, Remembered] = {}
+    current: dict[ValueSourceKey, CachedContent] = {}
     failure = None
     for source, keys in wanted.items():
         before = remembered.get(source)
@@ -86,7 +86,9 @@ def observe(request: Request, view: View, now: datetime, remembered: Memory) -> 
     )
 
 
-def _still_so(view: View, namespace: str, source: SourceKey, keys: tuple[str, ...], report: SourceReport) -> bool:
+def _still_so(
+    view: View, namespace: str, source: ValueSourceKey, keys: tuple[str, ...], report: ValueSourceReport
+) -> bool:
     """Tell whether the cache shows the version that was read, and every key was asked for then.
 
     What the cache cannot tell is asked live, and the answer says why.
@@ -99,7 +101,7 @@ def _still_so(view: View, namespace: str, source: SourceKey, keys: tuple[str, ..
         return False
 
 
-def _cached_version(view: View, namespace: str, source: SourceKey) -> str:
+def _cached_version(view: View, namespace: str, source: ValueSourceKey) -> str:
     if source.kind is SourceKind.SECRET:
         secret = view.get(SECRET_METADATA, namespace, source.name)
         return secret.metadata.resource_version if secret is not None else ""
@@ -107,7 +109,7 @@ def _cached_version(view: View, namespace: str, source: SourceKey) -> str:
     return config_map.metadata.resource_version if config_map is not None else ""
 
 
-def _version_in_status(found: VariableSet, source: SourceKey, report: SourceReport) -> str:
+def _version_in_status(found: VariableSet, source: ValueSourceKey, report: ValueSourceReport) -> str:
     """Return the content version that status has for this very state of set and source, else an empty text."""
     if found.status.observed_generation != found.metadata.generation:
         return ""  # the keys that status speaks about may be others

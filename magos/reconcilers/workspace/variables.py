@@ -23,7 +23,7 @@ from magos.api.variableset import VARIABLESETS, SourceKind, Variable, VariableSe
 from magos.api.workspace import UsedVariable, Workspace
 from magos.ids import digest_of, short_hash
 from magos.reconcilers.variableset.limits import ENTRY_BYTES, PREFIX
-from magos.reconcilers.variableset.sources import SourceKey, reference_of
+from magos.reconcilers.variableset.valuesources import ValueSourceKey, reference_of
 from magos.reconcilers.workspace.inputs import Awaiting, Layer, Problem, Unresolved
 
 __all__ = [
@@ -131,7 +131,7 @@ def _effective(project_sets: Sequence[Layer], workspace_sets: Sequence[Layer]) -
     for layer in (*project_sets, *workspace_sets):
         if layer.found is None:
             continue
-        versions = {SourceKey(each.kind, each.name): each.content_version for each in layer.found.status.sources}
+        versions = {ValueSourceKey(each.kind, each.name): each.content_version for each in layer.found.status.sources}
         for variable in layer.found.spec.variables:
             reference = reference_of(variable.value_from)
             winning.pop(variable.name, None)

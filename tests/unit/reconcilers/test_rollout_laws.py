@@ -25,11 +25,11 @@ from magos.api.triggers import Trigger
 from magos.api.workspace import WORKSPACES, Source, Workspace
 from magos.errors import InvariantViolation
 from magos.reconcilers.revisions import applied_revision, pending_revision, source_of
-from magos.reconcilers.rollout import verdict as verdicts
+from magos.reconcilers.rollout import evaluation as verdicts
 from magos.reconcilers.rollout.cohorts import divide
 from magos.reconcilers.rollout.machine import reconcile
+from magos.reconcilers.rollout.memberstate import MemberState, member_state
 from magos.reconcilers.rollout.progress import TABLE, Place, StepState, active_step
-from magos.reconcilers.rollout.standing import Standing, standing_of
 from magos.runtime.decision import PatchAnnotations
 from tests.unit.reconcilers.fleet import Fleet, member, rollout
 from tests.unit.reconcilers.model import LATER_SHA, OTHER_SHA, SHA, Crash
@@ -114,9 +114,9 @@ def test_nobody_is_granted_behind_unfinished_work(made: Rollout, fleet: list[Wor
             place, own = places[other.metadata.name], places[name]
             assert own is not None
             if place is not None and place < own:
-                assert standing_of(other) not in (Standing.FAILED, Standing.URGENT)
+                assert member_state(other) not in (MemberState.FAILED, MemberState.URGENT)
             if place == own:
-                assert standing_of(other) is not Standing.FAILED
+                assert member_state(other) is not MemberState.FAILED
     by_name = {each.metadata.name: each for each in fleet}
     assert all(by_name[name].status.phase in GRANTABLE for name in given_to)
 
@@ -237,7 +237,7 @@ def test_a_step_without_work_as_the_active_one_is_a_bug_and_says_so(
 
 @pytest.mark.parametrize("phase", [None, *Phase])
 def test_every_phase_has_a_standing(phase: Phase | None) -> None:
-    assert standing_of(member("d", "dev", phase)) in Standing
+    assert member_state(member("d", "dev", phase)) in MemberState
 
 
 def _matches(made: Rollout, index: int, fleet: Sequence[Workspace]) -> bool:

@@ -11,8 +11,8 @@ from magos.api.meta import Condition
 from magos.api.phases import Phase
 from magos.api.reasons import Reason, ReferenceProblem
 from magos.api.variableset import SourceKind, Variable
+from magos.reconcilers.rejections import RETRY_DELAY
 from magos.reconcilers.variableset.limits import ENTRY_BYTES, TOTAL_BYTES, entry_size
-from magos.reconcilers.variableset.machine import LOOK_AGAIN
 from magos.runtime.decision import EventType, Outcome, QueryFailure
 from tests.unit.reconcilers.variablesets import Bench, config_map, literal, secret
 
@@ -101,7 +101,7 @@ def test_what_may_not_be_read_is_forbidden_and_asked_for_again(optional: bool) -
     assert standing(bench) == FAILED
     assert [u.reason for u in bench.status.unresolved_references] == [ReferenceProblem.FORBIDDEN]
     assert "RBAC" in bench.status.message
-    assert decision.requeue_at == bench.now + LOOK_AGAIN
+    assert decision.requeue_at == bench.now + RETRY_DELAY
     bench.forbidden = set()
     bench.settle()
     assert standing(bench) == READY
@@ -297,7 +297,7 @@ def test_an_unreadable_source_is_told_and_tried_again() -> None:
     decision = bench.settle()
     assert (bench.status.phase, bench.status.reason) == (Phase.FAILED, Reason.RECONCILE_ERROR)
     assert find(bench.status.conditions, "Stalled") is not None
-    assert decision.requeue_at == bench.now + LOOK_AGAIN
+    assert decision.requeue_at == bench.now + RETRY_DELAY
     bench.failures = {}
     bench.put(SECRET, "db", k="v")
     bench.settle()

@@ -21,7 +21,7 @@ from magos.api.variableset import (
 )
 from magos.reconcilers.variableset.machine import reconcile
 from magos.reconcilers.variableset.observation import observe
-from magos.reconcilers.variableset.sources import Content, Memory, SourceContent, SourceReport
+from magos.reconcilers.variableset.valuesources import Content, ContentCache, ValueSourceContent, ValueSourceReport
 from magos.runtime.decision import Decision, Event, Query, QueryAnswer, QueryFailure, Refusal, Request, Trouble
 
 NAMESPACE = "team-a"
@@ -63,7 +63,7 @@ class Bench:
         self.events: list[Event] = []
         self.reads: list[str] = []
         self.writes = 0
-        self.memory: Memory = {}
+        self.memory: ContentCache = {}
         self.found: VariableSet | None = VariableSet(
             metadata=ObjectMeta(name="inputs", namespace=NAMESPACE, uid="u", generation=1, resource_version="1"),
             spec=VariableSetSpec(variables=variables),
@@ -112,7 +112,7 @@ class Bench:
 
     def step(self, answers: dict[Query, QueryAnswer]) -> Decision:
         seen = observe(Request(namespace=NAMESPACE, name="inputs"), _View(self, answers), self.now, self.memory)
-        self.memory = seen.recollection
+        self.memory = seen.cache_after
         decision = reconcile(seen)
         assert decision == reconcile(seen)
         if decision.status is not None and self.found is not None:
@@ -131,7 +131,7 @@ class Bench:
         return found.resource_version, found.content_version
 
     def _answer(self, query: Query) -> QueryAnswer:
-        assert isinstance(query, SourceContent)
+        assert isinstance(query, ValueSourceContent)
         self.reads.append(query.name)
         if query.name in self.failures:
             return QueryAnswer(failure=self.failures[query.name], at=self.now)
@@ -139,10 +139,12 @@ class Bench:
         if query.name in self.forbidden or stored is None:
             nothing = dict.fromkeys(query.keys)
             return QueryAnswer(
-                value=SourceReport(forbidden=query.name in self.forbidden, contents=nothing), at=self.now
+                value=ValueSourceReport(forbidden=query.name in self.forbidden, contents=nothing), at=self.now
             )
         contents = {key: _content(stored.values[key]) if key in stored.values else None for key in query.keys}
-        return QueryAnswer(value=SourceReport(resource_version=str(stored.version), contents=contents), at=self.now)
+        return QueryAnswer(
+            value=ValueSourceReport(resource_version=str(stored.version), contents=contents), at=self.now
+        )
 
 
 def _content(value: bytes) -> Content:

@@ -11,10 +11,10 @@ from magos.api.workspace import Workspace
 from magos.errors import InvariantViolation
 from magos.reconcilers.revisions import applied_revision, detected_revision
 
-__all__ = ["Standing", "gated", "standing_of"]
+__all__ = ["MemberState", "gated", "member_state"]
 
 
-class Standing(StrEnum):
+class MemberState(StrEnum):
     """From what stops everything to what concerns nobody."""
 
     FAILED = "failed"
@@ -58,21 +58,21 @@ def gated(member: Workspace) -> bool:
     return member.status.phase in WITH_PLAN and member.status.awaiting_approval is not None
 
 
-def standing_of(member: Workspace) -> Standing:
-    """Return the one standing of the member."""
+def member_state(member: Workspace) -> MemberState:
+    """Return the one state of the member."""
     phase = member.status.phase
     if phase not in _RUNS:
         raise InvariantViolation(f"phase {phase} is missing in the table of standings")
     run = _RUNS[phase]
     if run is _Run.FAILED:
-        return Standing.FAILED
+        return MemberState.FAILED
     if run is _Run.NONE or _has_news(member):
-        return Standing.URGENT
+        return MemberState.URGENT
     if run is _Run.APPLIED:
-        return Standing.SETTLED
+        return MemberState.SETTLED
     if member.status.current_run_trigger is not Trigger.SCHEDULED:
-        return Standing.URGENT
-    return Standing.SETTLED if gated(member) else Standing.DRIFT
+        return MemberState.URGENT
+    return MemberState.SETTLED if gated(member) else MemberState.DRIFT
 
 
 def _has_news(member: Workspace) -> bool:

@@ -21,10 +21,10 @@ from magos.reconcilers.rollout.cohorts import Cohorts, UnparsableSelector, divid
 from magos.reconcilers.rollout.progress import StepState, active_step, states_of
 from magos.reconcilers.rollout.promotion import obstacle_of
 
-__all__ = ["Verdict", "judge", "stored_step"]
+__all__ = ["Evaluation", "evaluate", "stored_step"]
 
 
-class Verdict(Struct, frozen=True, kw_only=True):
+class Evaluation(Struct, frozen=True, kw_only=True):
     """``current_step`` is always known; ``unselected`` is None where it cannot be told.
 
     ``step`` is the label of the active step, empty if there is none; ``left`` that of the stored step if progress has
@@ -50,8 +50,8 @@ def stored_step(rollout: Rollout) -> int:
     return max(0, min(status.current_step, len(steps)))
 
 
-def judge(rollout: Rollout, members: tuple[Workspace, ...]) -> Verdict:
-    """Return the verdict; the order of ``members`` does not matter."""
+def evaluate(rollout: Rollout, members: tuple[Workspace, ...]) -> Evaluation:
+    """Return the evaluation; the order of ``members`` does not matter."""
     project, steps = rollout.spec.project_ref, rollout.spec.strategy.steps
     if project != rollout.metadata.name:
         message = (
@@ -66,20 +66,20 @@ def judge(rollout: Rollout, members: tuple[Workspace, ...]) -> Verdict:
         message = "There are no steps: no member may run. Add steps, or delete the Rollout."
         return _halted(cohorts, Phase.READY, Reason.NO_STEPS, message)
     if cohorts.empty:
-        return _halted(cohorts, Phase.FAILED, Reason.NO_WORKSPACES_FOUND, messages.nobody_found(cohorts, project))
+        return _halted(cohorts, Phase.FAILED, Reason.NO_WORKSPACES_FOUND, messages.none_selected(cohorts, project))
     return _progress(cohorts, stored_step(rollout))
 
 
-def _error(rollout: Rollout, message: str) -> Verdict:
+def _error(rollout: Rollout, message: str) -> Evaluation:
     """Nobody can tell who may run: nothing is given and nothing taken."""
-    return Verdict(
+    return Evaluation(
         phase=Phase.FAILED, reason=Reason.RECONCILE_ERROR, message=message, current_step=stored_step(rollout)
     )
 
 
-def _halted(cohorts: Cohorts, phase: Phase, reason: Reason, message: str) -> Verdict:
+def _halted(cohorts: Cohorts, phase: Phase, reason: Reason, message: str) -> Evaluation:
     """Nobody may run."""
-    return Verdict(
+    return Evaluation(
         phase=phase,
         reason=reason,
         message=message,
@@ -89,23 +89,23 @@ def _halted(cohorts: Cohorts, phase: Phase, reason: Reason, message: str) -> Ver
     )
 
 
-def _progress(cohorts: Cohorts, stored: int) -> Verdict:
+def _progress(cohorts: Cohorts, stored: int) -> Evaluation:
     states = states_of(cohorts.steps)
     active = active_step(states, stored)
     if active == len(states):
-        verdict = _completed(cohorts)
+        evaluation = _completed(cohorts)
     else:
         handler = _ACTIVE.get(states[active])
         if handler is None:
             raise InvariantViolation(f"a step in state {states[active]} cannot be the active one")
-        verdict = handler(cohorts, active)
+        evaluation = handler(cohorts, active)
     left = cohorts.label(stored) if stored < active and cohorts.steps[stored].cohort else ""
-    return replace(verdict, left=left)
+    return replace(evaluation, left=left)
 
 
-def _completed(cohorts: Cohorts) -> Verdict:
+def _completed(cohorts: Cohorts) -> Evaluation:
     total = len(cohorts.steps)
-    return Verdict(
+    return Evaluation(
         phase=Phase.APPLIED,
         reason=Reason.ROLLOUT_COMPLETED,
         message=f"{total} of {total} steps are complete.",
@@ -115,8 +115,8 @@ def _completed(cohorts: Cohorts) -> Verdict:
     )
 
 
-def _failed(cohorts: Cohorts, active: int) -> Verdict:
-    return Verdict(
+def _failed(cohorts: Cohorts, active: int) -> Evaluation:
+    return Evaluation(
         phase=Phase.FAILED,
         reason=Reason.STEP_FAILED,
         message=messages.failed(cohorts, active),
@@ -127,12 +127,12 @@ def _failed(cohorts: Cohorts, active: int) -> Verdict:
     )
 
 
-def _progressing(cohorts: Cohorts, active: int) -> Verdict:
+def _progressing(cohorts: Cohorts, active: int) -> Evaluation:
     earlier = cohorts.before(active)
     wanting = tuple(member for member in cohorts.steps[active].cohort if wants_grant(member))
     judged = tuple((member, obstacle_of(member, earlier)) for member in wanting)
     obstacles = tuple(obstacle for _, obstacle in judged if obstacle is not None)
-    return Verdict(
+    return Evaluation(
         phase=Phase.RECONCILING,
         reason=Reason.LEVEL_PROGRESSING,
         message=messages.progressing(cohorts, active, obstacles),
@@ -144,7 +144,7 @@ def _progressing(cohorts: Cohorts, active: int) -> Verdict:
     )
 
 
-_Handler: TypeAlias = Callable[[Cohorts, int], Verdict]
+_Handler: TypeAlias = Callable[[Cohorts, int], Evaluation]
 
 _ACTIVE: Mapping[StepState, _Handler] = MappingProxyType(
     {StepState.FAILED: _failed, StepState.URGENT: _progressing, StepState.DRIFT: _progressing}

@@ -8,15 +8,21 @@ from msgspec import Struct
 from magos.api.reasons import ReferenceProblem
 from magos.api.variableset import KeyReference, UnresolvedReference, Variable, VariableSet, VariableSource
 from magos.reconcilers.variableset.limits import ENTRY_BYTES, TOTAL_BYTES, entry_size
-from magos.reconcilers.variableset.sources import Content, Memory, SourceKey, SourceReport, reference_of
+from magos.reconcilers.variableset.valuesources import (
+    Content,
+    ContentCache,
+    ValueSourceKey,
+    ValueSourceReport,
+    reference_of,
+)
 
-__all__ = ["Verdict", "judge"]
+__all__ = ["Resolution", "resolve"]
 
 _LONGEST_LIST = 720
 """Characters of a message that a list of problems may take; the rest says what to do about them."""
 
 
-class Verdict(Struct, frozen=True, kw_only=True):
+class Resolution(Struct, frozen=True, kw_only=True):
     """The judgement of a set.
 
     ``unusable`` are sentences about variables that have a value which no environment can carry; ``absent`` counts the
@@ -56,8 +62,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
         return hints
 
 
-def judge(found: VariableSet, current: Memory) -> Verdict:
-    """Return the verdict on a set; ``current`` has every source that the set refers to."""
+def resolve(found: VariableSet, current: ContentCache) -> Resolution:
+    """Return the resolution on a set; ``current`` has every source that the set refers to."""
     reports = {source: known.report for source, known in current.items()}
     unresolved: dict[UnresolvedReference, None] = {}
     unusable: list[str] = []
@@ -81,7 +87,7 @@ def judge(found: VariableSet, current: Memory) -> Verdict:
             f"the variables together take more than {TOTAL_BYTES} bytes, which is more than the environment of a"
             " process should hold"
         )
-    return Verdict(
+    return Resolution(
         total=len(found.spec.variables),
         resolved=resolved,
         absent=absent,
@@ -91,7 +97,9 @@ def judge(found: VariableSet, current: Memory) -> Verdict:
     )
 
 
-def _look_up(variable: Variable, reports: Mapping[SourceKey, SourceReport]) -> UnresolvedReference | str | int | None:
+def _look_up(
+    variable: Variable, reports: Mapping[ValueSourceKey, ValueSourceReport]
+) -> UnresolvedReference | str | int | None:
     """Return the size of a usable value, what is wrong with it, or None if it is optional and missing."""
     if variable.value is not None:
         content = Content(digest=b"", size=len(variable.value.encode()), text="\0" not in variable.value)
@@ -120,13 +128,13 @@ def _usable(name: str, content: Content) -> int | str:
     return content.size
 
 
-def _unresolved(source: SourceKey, reference: KeyReference, reason: ReferenceProblem) -> UnresolvedReference:
+def _unresolved(source: ValueSourceKey, reference: KeyReference, reason: ReferenceProblem) -> UnresolvedReference:
     return UnresolvedReference(kind=source.kind, name=source.name, key=reference.key, reason=reason)
 
 
-def _sources(found: VariableSet, current: Memory) -> tuple[VariableSource, ...]:
+def _sources(found: VariableSet, current: ContentCache) -> tuple[VariableSource, ...]:
     """Return what was read; of a source that may not be read now, what was known before still stands."""
-    before = {SourceKey(each.kind, each.name): each for each in found.status.sources}
+    before = {ValueSourceKey(each.kind, each.name): each for each in found.status.sources}
     sources: list[VariableSource] = []
     for source, known in current.items():
         if known.report.found:
