@@ -9,7 +9,7 @@ from magos.apps.controllers import Build, run_program_with_flags
 from magos.apps.refwatcher_composition import RefWatcherSettings, refwatcher_controller
 from magos.apps.workspace_settings import allowed_schemes, peers
 from magos.durations import parse_duration
-from magos.reconcilers.refwatcher.schedule import Limits
+from magos.reconcilers.refwatcher.schedule import PollLimits
 
 __all__ = ["add_flags", "main", "refwatcher_settings"]
 
@@ -37,7 +37,7 @@ def refwatcher_settings(environ: Mapping[str, str], flags: argparse.Namespace) -
     """Return what environment and parsed flags say; raise ``ConfigurationError`` that names what is wrong."""
     return RefWatcherSettings(
         default_poll_interval=flags.default_poll_interval,
-        limits=Limits(workers=flags.worker_count, queue=flags.work_queue_size),
+        limits=PollLimits(workers=flags.worker_count, queue=flags.work_queue_size),
         allowed_schemes=allowed_schemes(environ),
         peers=peers(environ),
     )

@@ -17,7 +17,7 @@ from magos.apps.refwatcher_metrics import PollMetrics
 from magos.apps.refwatcher_poller import Lister, Poller, nothing_to_do
 from magos.outbound.peers import Peers
 from magos.reconcilers.refwatcher.machine import Observation, reconcile
-from magos.reconcilers.refwatcher.schedule import Limits
+from magos.reconcilers.refwatcher.schedule import PollLimits
 from magos.reconcilers.refwatcher.watch import DEFAULT_POLL_INTERVAL, RepositoryAccess, WatchSettings, observe
 from magos.runtime.cache.informer import Change, Informer
 from magos.runtime.controller.controller import ControllerSpec
@@ -33,7 +33,7 @@ class RefWatcherSettings(Struct, frozen=True, kw_only=True):
     """What the flags and the environment of RefWatcher say (spec §13.2)."""
 
     default_poll_interval: timedelta = DEFAULT_POLL_INTERVAL
-    limits: Limits = Limits()
+    limits: PollLimits = PollLimits()
     allowed_schemes: tuple[str, ...] = ("https", "http", "ssh")
     peers: Peers = Peers()
 
@@ -90,7 +90,7 @@ def _reconciler(poller: Poller, settings: WatchSettings) -> Reconciler:
         heard, watch = poller.heard(key), subject.watch
         similar = watch.access.similar if watch is not None else ()
         decision = reconcile(
-            Observation(now=now, workspace=subject.workspace, polled=watch is not None, heard=heard, similar=similar)
+            Observation(now=now, workspace=subject.workspace, polled=watch is not None, answer=heard, similar=similar)
         )
         if heard is not None and nothing_to_do(decision):
             poller.settle(key)

@@ -1,6 +1,6 @@
 """What is to be polled for a Workspace, and with whose credentials.
 
-Entries with equal URL and credentials are one ``Source`` and share one listing. Credentials are known here by a
+Entries with equal URL and credentials are one ``ListingKey`` and share one listing. Credentials are known here by a
 fingerprint only: whoever makes it makes equal ones for equal credentials, and nothing can be read out of it.
 """
 
@@ -21,7 +21,7 @@ __all__ = [
     "DEFAULT_POLL_INTERVAL",
     "Access",
     "RepositoryAccess",
-    "Source",
+    "ListingKey",
     "Subject",
     "Watch",
     "WatchSettings",
@@ -63,7 +63,7 @@ class Access(Struct, frozen=True, kw_only=True):
 ANONYMOUS = Access()
 
 
-class Source(Struct, frozen=True, order=True):
+class ListingKey(Struct, frozen=True, order=True):
     """What one listing answers for: a URL, byte for byte, asked with one set of credentials."""
 
     url: str
@@ -81,9 +81,9 @@ class Watch(Struct, frozen=True, kw_only=True):
     access: Access = ANONYMOUS
 
     @property
-    def source(self) -> Source:
+    def key(self) -> ListingKey:
         """The listing that this entry takes part in."""
-        return Source(self.url, self.access.fingerprint)
+        return ListingKey(self.url, self.access.fingerprint)
 
     def same_question(self, other: "Watch") -> bool:
         """Tell whether an answer to the other entry answers this one."""
