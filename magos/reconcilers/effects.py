@@ -1,7 +1,7 @@
-"""Queries of our own domain: questions to the outside world that only a Terraform operator asks.
+"""Queries of our own domain: live reads that only a Terraform operator asks for.
 
-They are data. Who answers them is registered by the app (``magos.apps.repository_secrets``, ``magos.apps.job_events``);
-the answers carry no Secret value.
+They are data. The app registers their handlers (``magos.apps.repository_secrets``, ``magos.apps.job_events``); the
+answers carry no Secret value.
 """
 
 from msgspec import Struct
@@ -26,7 +26,7 @@ class RepositorySecretReport(Struct, frozen=True, kw_only=True):
 
     ``names`` are the matching Secrets, the one in force first (oldest, then by name). ``keys`` are the known keys of
     the first one that are present and not empty, sorted. ``incomplete`` are labelled Secrets without a ``repoURL``:
-    nobody can tell which repository they were meant for. ``similar`` are those whose URL is probably a misspelling of
+    which repository they were meant for is unknown. ``similar`` are those whose URL is probably a misspelling of
     the one asked for; empty where there is a matching one.
     """
 

@@ -1,8 +1,8 @@
 """The Project controller: permission for all members at once, unless a Rollout manages them (spec §6.3).
 
 1. A Rollout with the Project's name, whatever its state, means that no annotation of a member is touched (I8).
-2. Otherwise every member that waits is granted. The read that finds no Rollout is live and of the pass just before, and
-   good for a handful of grants only; each grant is conditional on the version of the member that was judged.
+2. Otherwise every member that waits is granted. The read that finds no Rollout is live, of the reconcile before, and
+   good for a few grants only; each grant is conditional on the version of the member that was judged.
 3. A grant is given at the earliest two seconds after creation of Project and member, so that a Rollout applied together
    with them is seen first. Creation times are whole seconds: one more second makes up for what was cut off.
 """
@@ -58,6 +58,7 @@ GRANT_DELAY = timedelta(seconds=3)
 _STALE_DELAY = timedelta(seconds=5)
 """Until stale caches are looked at again if no watch event comes before."""
 
+_DELETION = "The project controller revokes permission, then removes the finalizer; the Workspaces are kept."
 _EVENTS = EventBuilder(PROJECTS, "Permit")
 _STATUS = StatusBuilder(PROJECTS)
 
@@ -131,7 +132,7 @@ def reconcile(seen: Observation) -> Decision:
     if seen.refusal is not None or seen.failure is not None:
         return _trouble(seen, project, Phase.FAILED, Reason.RECONCILE_ERROR)
     if seen.managed:
-        message = f"Rollout {meta.namespace}/{meta.name} gives permission to the members, step by step."
+        message = f"Rollout {meta.namespace}/{meta.name} permits the members step by step; see its status."
         return Decision(status=_status(seen, project, Phase.READY, Reason.MANAGED_BY_ROLLOUT, message))
     return _orchestrate(seen, project)
 
@@ -143,7 +144,7 @@ def _orchestrate(seen: Observation, project: Project) -> Decision:
     if seen.rollout_live is None and seen.now < retry:
         status = _status(seen, project, Phase.FAILED, Reason.RECONCILE_ERROR, old.message)
         return Decision(status=status, requeue_at=retry, outcome=Outcome.WAITING)
-    message = f"All members may run in parallel; there is no Rollout {project.metadata.name}."
+    message = f"All members may run in parallel, because there is no Rollout {project.metadata.name}."
     status = _status(seen, project, Phase.READY, Reason.DEFAULT_PARALLEL, message)
     waiting = [member for member in seen.members if wants_grant(member)]
     eligible = [member for member in waiting if _eligible_at(project, member) <= seen.now]
@@ -182,7 +183,7 @@ def _delete(seen: Observation, project: Project) -> Decision:
         return _trouble(seen, project, Phase.DELETING, Reason.DELETING)
     # The reason of the last rejection stays in the message: each change of it would bring about the next try.
     begun = project.status.phase is Phase.DELETING
-    message = project.status.message if begun else "Permission is taken back; the members are kept."
+    message = project.status.message if begun else _DELETION
     status = _status(seen, project, Phase.DELETING, Reason.DELETING, message)
     if seen.rollout_live is None or seen.stale:
         return Decision(status=status, queries=(LiveGet(ROLLOUTS, meta.namespace, meta.name),), outcome=Outcome.WAITING)

@@ -1,7 +1,7 @@
 """The condition ``ApiTrouble``: requests of a controller about the object have failed for a while (invariant I17).
 
-It is put on a decision behind everything else, because it says nothing about the object itself: whatever the decision
-wants, people must see why it does not come about.
+It is added to every decision last, because it says nothing about the object itself: whatever the decision wants, people
+must see why it is not carried out.
 """
 
 from datetime import datetime
@@ -36,7 +36,7 @@ def show_trouble(decision: Decision, kind: Kind[Any], subject: Any, trouble: Tro
 
 def _condition(trouble: Trouble) -> Abnormal:
     message = (
-        f"Since {format_time(trouble.since)} the API server has not carried out: {trouble.message.rstrip('.')}. Magos"
-        " tries again with growing pauses. Check admission webhooks, quotas and the API server itself."
+        f"Since {format_time(trouble.since)} this request keeps failing: {trouble.message.rstrip('.')}."
+        " Magos repeats it with growing pauses. Check admission webhooks, quotas and the API server itself."
     )
     return Abnormal(type=ConditionType.API_TROUBLE, reason=_REASON, message=message)

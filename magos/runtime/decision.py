@@ -85,7 +85,7 @@ UNREADABLE = "Undecodable"
 class Unreadable(MagosError):
     """The object exists, but its content does not fit what this version of Magos knows.
 
-    It is neither as it was nor gone: nobody may conclude anything from it but that.
+    It is neither as it was nor gone, and a reconciler may conclude nothing else from it.
     """
 
     def __init__(self, ref: ObjectRef, problem: str) -> None:
@@ -282,7 +282,7 @@ class Refusal(Struct, frozen=True, kw_only=True):
 class Trouble(Struct, frozen=True, kw_only=True):
     """Requests of a key's passes fail, or conflict, again and again.
 
-    ``since`` is the wall time of the first failure in a row; ``message`` tells the last: verb, object and answer. It is
+    ``since`` is the wall time of the first failure in a row; ``message`` is the last: verb, object and answer. It is
     shown until a pass comes to its end, which is then followed by one that sees none.
     """
 
@@ -338,7 +338,7 @@ class Outcome(StrEnum):
 class Decision(Struct, frozen=True, kw_only=True):
     """All a pass wants. Decisions compare by value, so idempotence is testable: the fixpoint decides nothing.
 
-    ``requeue_at`` is the appointment for the next pass without any event; a pass that returns None cancels it.
+    ``requeue_at`` schedules the next pass without any event; a pass that returns None cancels what was scheduled.
     ``queries`` are answered after everything else and bring the next pass at once.
     """
 

@@ -331,7 +331,7 @@ def test_a_silent_watch_makes_the_pass_wait_and_then_run_stale_without_deleting(
 
     with structlog.testing.capture_logs() as logs:
         in_world(scene)
-    behind = [each for each in logs if each["event"] == "caches lack own writes"]
+    behind = [each for each in logs if each["event"] == "caches do not show own writes"]
     assert [(each["name"], each["resources"]) for each in behind] == [("a", ["configmaps"])]
 
 

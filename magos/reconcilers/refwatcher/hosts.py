@@ -1,8 +1,8 @@
-"""How many listings may be under way at one server, so that a slow one delays nobody else.
+"""How many listings may be under way at one server, so that a slow one delays no other.
 
 A server that answered its last listing in good time is *proven*; it may take up half of the workers. Any other (never
-asked, or slow the last time) may take up one worker, and all of those together half of the workers. Whoever finds no
-slot waits here, not in the queue: what is in the queue can be worked on as soon as any worker is free.
+asked, or slow the last time) may take up one worker, and all of those together half of the workers. A listing
+without a slot waits here, not in the queue: any free worker can take what is in the queue.
 """
 
 from collections import deque
@@ -32,7 +32,7 @@ class Hosts(Generic[G]):
         self._half = max(1, workers // 2)
         self._hosts: dict[str, _Host[G]] = {}
         self._suspects = 0
-        self._parking: dict[str, None] = {}  # servers that somebody is parked for
+        self._parking: dict[str, None] = {}  # servers that a user is parked for
 
     def enter(self, host: str) -> None:
         """Remember the server for as long as it has users."""
@@ -56,7 +56,7 @@ class Hosts(Generic[G]):
         return False
 
     def next_parked(self) -> G | None:
-        """Give a slot to somebody parked and return it, None if nobody fits.
+        """Give a slot to a parked user and return it, None if there is no slot for any.
 
         Servers that were never asked are probably fine: they come before those that are known to be slow.
         """

@@ -33,14 +33,14 @@ _OWNED = frozenset({ConditionType.SOURCE_UNREACHABLE})
 
 
 class Failure(Struct, frozen=True):
-    """Why a poll told nothing: a reason of spec §6.7 and a message for people."""
+    """Why a poll has no commit: a reason of spec §6.7 and a message for people."""
 
     reason: str
     message: str
 
 
 class PollAnswer(Struct, frozen=True, kw_only=True):
-    """What the last poll of a Workspace told: a commit or a failure; ``errors`` counts failures in a row."""
+    """What the last poll of a Workspace answered: a commit or a failure; ``errors`` counts failures in a row."""
 
     sha: str = ""
     failure: Failure | None = None
@@ -57,7 +57,7 @@ class PollResult(StrEnum):
 
 
 class Observation(Struct, frozen=True, kw_only=True):
-    """A Workspace that exists, whether it is polled, and what was answer since it was judged last.
+    """A Workspace that exists, whether it is polled, and the poll answer that is not dealt with yet.
 
     ``similar`` are the Secrets that may have been meant for its URL, where none is in force.
     """

@@ -1,8 +1,8 @@
-"""Which source is listed next, and when: registry, heap by due time and bounded queue as one pure state machine.
+"""Which listing is made next, and when: registry, heap by due time and bounded queue as one pure state machine.
 
-It is told the time in seconds of any monotonic clock and the random draws; it sets no timer and asks nobody.
+Callers pass the time in seconds of any monotonic clock and the random draws; it sets no timer and does no I/O.
 
-1. A new source is first due uniformly within its interval; then an interval after each answer, the smallest among its
+1. A new listing is first due uniformly within its interval; then an interval after each answer, the smallest among its
    entries. After an error it is due after 30 s at the latest, but never before the server wants to be asked again.
 2. An entry whose URL or target changed has forgotten everything and is due at once. A changed interval counts from the
    next due time on.
@@ -58,10 +58,10 @@ class Poll(Struct, frozen=True, kw_only=True):
 
 
 class Listing(Struct, frozen=True, kw_only=True):
-    """The answer: a commit or a failure for each target, nothing at all if it was not asked after all.
+    """The answer: a commit or a failure for each target, nothing at all if the server was not asked.
 
-    ``seconds`` is how long the server took, None if it was not asked; ``retry_after`` how long it wants to be left
-    alone.
+    ``seconds`` is how long the server took, None if it was not asked; ``retry_after`` how long it
+    wants to be left alone.
     """
 
     results: Mapping[str, str | Failure] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class _State(StrEnum):
 
 
 class _Group:
-    """All entries of one source."""
+    """All entries of one listing."""
 
     __slots__ = ("due", "host", "key", "members", "not_before", "serial", "state", "wanted")
 
@@ -97,7 +97,7 @@ class _Group:
 
 
 class _Entry:
-    """One Workspace; ``pending`` is what was answer and is not dealt with yet."""
+    """One Workspace; ``pending`` is the poll answer that is not dealt with yet."""
 
     __slots__ = ("errors", "pending", "watch")
 
@@ -135,7 +135,7 @@ class PollScheduler:
 
     @property
     def depth(self) -> int:
-        """Sources that are queued for a worker."""
+        """Listings that are queued for a worker."""
         return len(self._queue)
 
     @property
@@ -144,7 +144,7 @@ class PollScheduler:
         return self._running
 
     def track(self, name: Name, watch: Watch, now: float, draw: float) -> None:
-        """Poll a Workspace from now on as ``watch`` says; ``draw`` in [0, 1) decides when a new source is first due."""
+        """Poll a Workspace as ``watch`` says; ``draw`` in [0, 1) decides when a new listing is first due."""
         entry = self._entries.get(name)
         if entry is not None and entry.watch.uid != watch.uid:
             self.drop(name)
@@ -177,12 +177,12 @@ class PollScheduler:
         return None if entry is None else entry.watch
 
     def answer(self, name: Name) -> PollAnswer | None:
-        """Return what was answer for a Workspace and is not settled."""
+        """Return the poll answer for a Workspace that is not dealt with yet."""
         entry = self._entries.get(name)
         return None if entry is None else entry.pending
 
     def done(self, name: Name) -> None:
-        """Nothing is left to do about what was answer."""
+        """Note that the poll answer is dealt with."""
         entry = self._entries.get(name)
         if entry is not None:
             entry.pending = None
@@ -202,7 +202,7 @@ class PollScheduler:
         self._admit(now)
         while self._queue and self._running < self._limits.workers:
             group = self._queue.popleft()
-            if not group.members:  # everybody left while it was queued
+            if not group.members:  # the last member left while it was queued
                 self._hosts.release(group.host, prompt=None)
                 self._retire(group)
                 self._admit(now)
@@ -219,11 +219,11 @@ class PollScheduler:
         return None
 
     def finish(self, poll: Poll, listing: Listing, now: float) -> tuple[Name, ...]:
-        """Take the answer to a listing; return the Workspaces that have answer something."""
+        """Take the answer to a listing; return the Workspaces that have a poll answer."""
         group = self._groups[poll.key]
         self._running -= 1
         self._hosts.release(group.host, prompt=None if listing.seconds is None else listing.seconds < SLOW)
-        told = [name for name, watch in poll.members.items() if self._take_answer(name, watch, listing)]
+        answered = [name for name, watch in poll.members.items() if self._take_answer(name, watch, listing)]
         troubled = not listing.results or any(isinstance(each, Failure) for each in listing.results.values())
         if group.members:
             pause = min(group.interval, LONGEST_RETRY) if troubled else group.interval
@@ -233,7 +233,7 @@ class PollScheduler:
             self._wait(group, max(due, group.not_before))
         else:
             self._retire(group)
-        return tuple(told)
+        return tuple(answered)
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
@@ -261,7 +261,7 @@ class PollScheduler:
             return
         group.members[name] = watch
         if first <= now or group.due >= now + watch.interval:
-            self._want(group, first)  # otherwise the turn of the source comes within the interval anyway
+            self._want(group, first)  # otherwise its turn comes within the interval anyway
 
     def _leave(self, name: Name, watch: Watch) -> None:
         group = self._groups[watch.key]

@@ -1,7 +1,7 @@
 """What is to be polled for a Workspace, and with whose credentials.
 
 Entries with equal URL and credentials are one ``ListingKey`` and share one listing. Credentials are known here by a
-fingerprint only: whoever makes it makes equal ones for equal credentials, and nothing can be read out of it.
+fingerprint only: it is equal for equal credentials, and nothing can be read out of it.
 """
 
 from collections.abc import Callable, Mapping
@@ -71,7 +71,7 @@ class ListingKey(Struct, frozen=True, order=True):
 
 
 class Watch(Struct, frozen=True, kw_only=True):
-    """The registry's entry of one Workspace; ``interval`` in seconds, ``host`` is who a slow answer is blamed on."""
+    """The registry's entry of one Workspace; ``interval`` in seconds, ``host`` is the server whose slowness counts."""
 
     uid: str
     url: str
@@ -136,7 +136,7 @@ def observe(request: Request, view: View, settings: WatchSettings) -> Subject:
 def poll_interval(values: Mapping[str, str], default: timedelta) -> timedelta:
     """Return the interval in force: the default if the annotation cannot be read, the bound if it is out of range.
 
-    Which of the two was replaced is told by the workspace controller, whose condition ``InvalidAnnotations`` is.
+    The workspace controller reports the replacement, as the condition ``InvalidAnnotations`` is its own.
     """
     text = values.get(GIT_POLL_INTERVAL)
     if text is None:
@@ -149,7 +149,7 @@ def poll_interval(values: Mapping[str, str], default: timedelta) -> timedelta:
 
 def _access(answer: QueryAnswer) -> Access:
     if answer.failure is not None:
-        # Told apart from every real one, so that it shares no listing: there is nothing to list with.
+        # Differs from every real fingerprint, so that it shares no listing: there are no credentials to list with.
         return Access(
             fingerprint=f"unreadable:{answer.failure.reason}",
             problem=f"the repository Secrets cannot be read: {answer.failure.message}; check the rights of RefWatcher",

@@ -1,6 +1,6 @@
 """What a Rollout's spec and its members mean, step by step of spec §6.4: a status, and whose permission changes.
 
-Pure judgement: nobody here asks whether the answers are fresh. Permission is only ever given inside the active step.
+It does not ask whether the observation is fresh. Permission is only ever given inside the active step.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ __all__ = ["Evaluation", "evaluate", "stored_step"]
 
 
 class Evaluation(Struct, frozen=True, kw_only=True):
-    """``current_step`` is always known; ``unselected`` is None where it cannot be told.
+    """``current_step`` is always known; ``unselected`` is None where it is unknown.
 
     ``step`` is the label of the active step, empty if there is none; ``left`` that of the stored step if progress has
     gone past it.
@@ -54,16 +54,14 @@ def evaluate(rollout: Rollout, members: tuple[Workspace, ...]) -> Evaluation:
     """Return the evaluation; the order of ``members`` does not matter."""
     project, steps = rollout.spec.project_ref, rollout.spec.strategy.steps
     if project != rollout.metadata.name:
-        message = (
-            f"spec.projectRef is {project!r} but must equal the Rollout's own name; nothing is granted. Correct it."
-        )
-        return _error(rollout, message)
+        message = f"spec.projectRef is {project!r} but must equal the Rollout's own name. Correct it;"
+        return _error(rollout, f"{message} no member is granted until then.")
     try:
         cohorts = divide(steps, members)
     except UnparsableSelector as error:
-        return _error(rollout, f"The selector of {error}. Correct it; nothing is granted until then.")
+        return _error(rollout, f"The selector of {error}. No member is granted until you correct it.")
     if not steps:
-        message = "There are no steps: no member may run. Add steps, or delete the Rollout."
+        message = "The Rollout has no steps, so no member may run. Add steps, or delete the Rollout."
         return _halted(cohorts, Phase.READY, Reason.NO_STEPS, message)
     if cohorts.empty:
         return _halted(cohorts, Phase.FAILED, Reason.NO_WORKSPACES_FOUND, messages.none_selected(cohorts, project))
@@ -71,14 +69,14 @@ def evaluate(rollout: Rollout, members: tuple[Workspace, ...]) -> Evaluation:
 
 
 def _error(rollout: Rollout, message: str) -> Evaluation:
-    """Nobody can tell who may run: nothing is given and nothing taken."""
+    """Return the evaluation of a spec that says nothing: no permission is given and none is taken."""
     return Evaluation(
         phase=Phase.FAILED, reason=Reason.RECONCILE_ERROR, message=message, current_step=stored_step(rollout)
     )
 
 
 def _halted(cohorts: Cohorts, phase: Phase, reason: Reason, message: str) -> Evaluation:
-    """Nobody may run."""
+    """Return the evaluation under which no member may run."""
     return Evaluation(
         phase=phase,
         reason=reason,

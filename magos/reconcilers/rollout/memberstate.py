@@ -1,4 +1,4 @@
-"""How a member stands towards the promotion (spec §6.4, rule 5), by a table over its phase."""
+"""The state of a member in the promotion (spec §6.4, rule 5), by a table over its phase."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -15,7 +15,7 @@ __all__ = ["MemberState", "gated", "member_state"]
 
 
 class MemberState(StrEnum):
-    """From what stops everything to what concerns nobody."""
+    """From what stops all steps to what stops none."""
 
     FAILED = "failed"
     URGENT = "urgent"
@@ -44,7 +44,7 @@ _RUNS: Mapping[Phase | None, _Run] = MappingProxyType(
         _P.APPLIED: _Run.APPLIED,
         _P.FAILED: _Run.FAILED,
         _P.VALIDATION_FAILED: _Run.FAILED,
-        # No Workspace is ever in these. Who claims so anyway gets a new run from the Workspace's own reconciler.
+        # No Workspace is ever in these; its reconciler answers such a status with a new run.
         _P.READY: _Run.NONE,
         _P.RECONCILING: _Run.NONE,
         _P.IDLE: _Run.NONE,
@@ -59,10 +59,10 @@ def gated(member: Workspace) -> bool:
 
 
 def member_state(member: Workspace) -> MemberState:
-    """Return the one state of the member."""
+    """Return the state of the member."""
     phase = member.status.phase
     if phase not in _RUNS:
-        raise InvariantViolation(f"phase {phase} is missing in the table of standings")
+        raise InvariantViolation(f"phase {phase} is missing in the table of member states")
     run = _RUNS[phase]
     if run is _Run.FAILED:
         return MemberState.FAILED
@@ -76,7 +76,7 @@ def member_state(member: Workspace) -> MemberState:
 
 
 def _has_news(member: Workspace) -> bool:
-    """Something that the Workspace has not done yet and that a run of its own will do."""
+    """Tell whether the Workspace has work that a new run will do."""
     meta, status = member.metadata, member.status
     detected = detected_revision(member)
     return (

@@ -22,22 +22,22 @@ def listed(items: Sequence[str]) -> str:
 
 
 def none_selected(cohorts: Cohorts, project: str) -> str:
-    """Say which steps select nobody."""
+    """Name the steps that select no member."""
     names = label_of(cohorts.steps[index].name for index in cohorts.empty)
     return (
-        f"Steps {names} select no Workspace of Project {project}; nothing is granted until they do."
+        f"Steps {names} select no Workspace of Project {project}; no member is granted until they do."
         " Correct the selectors or label the Workspaces."
     )
 
 
 def unselected(members: Sequence[Workspace]) -> str:
-    """Say who is in no step."""
-    noun = "member is" if len(members) == 1 else "members are"
-    return f"{len(members)} {noun} in no step and never run: {_names(members)}. Label them or extend the steps."
+    """Name the members that are in no step."""
+    noun = "member is in no step and never runs" if len(members) == 1 else "members are in no step and never run"
+    return f"{len(members)} {noun}: {_names(members)}. Change their labels, or add steps that select them."
 
 
 def failed(cohorts: Cohorts, active: int) -> str:
-    """Say who failed how, and who waits behind."""
+    """Name the failed members with phase and reason, and the steps that wait for them."""
     bad = [each for each in cohorts.steps[active].cohort if member_state(each) is MemberState.FAILED]
     causes = [f"{each.metadata.name} {each.status.phase}/{each.status.reason}" for each in bad]
     later = [step.name for step in cohorts.steps[active + 1 :] if step.cohort]
@@ -49,7 +49,7 @@ def failed(cohorts: Cohorts, active: int) -> str:
 
 
 def progressing(cohorts: Cohorts, active: int, obstacles: Sequence[Obstacle]) -> str:
-    """Say who of the active step runs, is gated, or waits, and for what."""
+    """Name the members of the active step that run, are gated, or wait, and say for what."""
     stopped = {obstacle.member.metadata.name for obstacle in obstacles}
     cohort = [each for each in cohorts.steps[active].cohort if each.metadata.name not in stopped]
     groups: tuple[tuple[str, Callable[[Workspace], bool]], ...] = (
@@ -62,19 +62,20 @@ def progressing(cohorts: Cohorts, active: int, obstacles: Sequence[Obstacle]) ->
     parts += [_obstacle(obstacle) for obstacle in obstacles[:MOST_NAMES]]
     if len(obstacles) > MOST_NAMES:
         parts.append(f"{len(obstacles) - MOST_NAMES} more wait for earlier steps")
-    return f"Step {cohorts.label(active)} of {len(cohorts.steps)}: {'; '.join(parts) or 'nobody has begun'}."
+    return f"Step {cohorts.label(active)} of {len(cohorts.steps)}: {'; '.join(parts) or 'no member has begun'}."
 
 
 def _obstacle(obstacle: Obstacle) -> str:
     name = obstacle.member.metadata.name
     if not obstacle.revision:
         return (
-            f"{name} waits: nobody has told yet which revision it is to run ({_names(obstacle.behind)} run before it)"
+            f"{name} waits: RefWatcher has not detected its revision yet (is it running?), and"
+            f" {_names(obstacle.behind)} must apply it first"
         )
     if not obstacle.behind:
         return (
-            f"{name} waits: its run is not prepared with revision {obstacle.revision} yet"
-            " (is the workspace controller running?)"
+            f"{name} waits: the workspace controller has not recorded revision {obstacle.revision} for its run yet"
+            " (is it running?)"
         )
     behind = [f"{each.metadata.name} ({applied_revision(each) or 'nothing'} applied)" for each in obstacle.behind]
     return f"{name} waits: revision {obstacle.revision} not yet applied by {listed(behind)}"

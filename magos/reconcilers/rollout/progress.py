@@ -19,7 +19,7 @@ __all__ = ["TABLE", "Place", "StepState", "active_step", "states_of"]
 
 
 class StepState(StrEnum):
-    """The gravest state in a step's cohort; a step without a cohort is complete with its predecessor."""
+    """The gravest member state in a step's cohort; a step without a cohort is complete with its predecessor."""
 
     FAILED = "failed"
     URGENT = "urgent"

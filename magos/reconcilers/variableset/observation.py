@@ -1,4 +1,4 @@
-"""What a VariableSet is judged by: itself, its sources as just read, and what the process remembers of them."""
+"""The observation of a VariableSet: itself, its value sources as just read, and what the process cached of them."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -91,7 +91,7 @@ def _still_so(
 ) -> bool:
     """Tell whether the cache shows the version that was read, and every key was asked for then.
 
-    What the cache cannot tell is asked live, and the answer says why.
+    What the cache cannot show is read live, and the answer says why.
     """
     if report.forbidden or not all(key in report.contents for key in keys):
         return False

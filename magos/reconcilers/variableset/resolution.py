@@ -1,4 +1,4 @@
-"""Judges each variable of a set: has it a value that can be handed to Terraform (spec §6.5)?"""
+"""Decides for each variable of a set whether it has a value that Terraform can get (spec §6.5)."""
 
 from collections.abc import Mapping, Sequence
 from typing import assert_never
@@ -23,7 +23,7 @@ _LONGEST_LIST = 720
 
 
 class Resolution(Struct, frozen=True, kw_only=True):
-    """The judgement of a set.
+    """What the references of a set resolve to.
 
     ``unusable`` are sentences about variables that have a value which no environment can carry; ``absent`` counts the
     optional references without a value.
@@ -45,7 +45,7 @@ class Resolution(Struct, frozen=True, kw_only=True):
     def message(self) -> str:
         """What status says; never a value."""
         if self.good:
-            optional = f" Optional and not set: {self.absent}." if self.absent else ""
+            optional = f" Optional references without a value: {self.absent}." if self.absent else ""
             return f"{self.resolved} of {self.total} variables have a value.{optional}"
         problems = [f"{each.kind}/{each.name} {each.key}: {each.reason}" for each in self.unresolved]
         return f"{_listed([*problems, *self.unusable])}. {' '.join(self._hints())}"
@@ -56,14 +56,14 @@ class Resolution(Struct, frozen=True, kw_only=True):
         if reasons - {ReferenceProblem.FORBIDDEN}:
             hints.append("Create what is missing, or mark the reference optional.")
         if ReferenceProblem.FORBIDDEN in reasons:
-            hints.append("Forbidden: give the variableset controller the right to get it (RBAC).")
+            hints.append("Forbidden: allow the variableset controller to get the Secret or ConfigMap (RBAC).")
         if self.unusable:
-            hints.append("Unusable: put large or binary inputs into a file that the configuration reads.")
+            hints.append("Put large or binary inputs into a file that the configuration reads.")
         return hints
 
 
 def resolve(found: VariableSet, current: ContentCache) -> Resolution:
-    """Return the resolution on a set; ``current`` has every source that the set refers to."""
+    """Return the resolution of a set; ``current`` has every source that the set refers to."""
     reports = {source: known.report for source, known in current.items()}
     unresolved: dict[UnresolvedReference, None] = {}
     unusable: list[str] = []

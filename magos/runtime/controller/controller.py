@@ -7,12 +7,12 @@ Promises:
 3. How a pass ended decides what comes next, and nothing else does:
 
    ============  ==================================================================================
-   complete      failures forgotten; the appointment is what the decision says, none if it says none.
+   complete      failures forgotten; the key is requeued when the decision says, if it says so.
                  A pass that was shown a refusal forgets nothing: the key backs off besides
    with queries   the queries are answered and the key runs again at once, at most 8 times in a row
    refused       the key runs again at once and sees the refusal; if it asks for the same again, back-off
    conflict      back-off from 5 ms, usually outrun by the watch event of what has changed; not an error
-   transient     back-off; an appointment that stands is kept. So it is after a pass that met an object which
+   transient     back-off; a scheduled requeue is kept. So it is after a pass that met an object which
                  cannot be read; that key also runs as soon as one can be read again or is gone
    failed        the same, and it is logged as an error; so is an exception of the reconciler
    fenced        nothing: the process is about to end
@@ -66,7 +66,7 @@ SLICE = 0.002
 LONGEST_RETRY_AFTER = 300.0
 
 LONGEST_REQUEUE = 3600.0
-"""Appointments are wall times and kept on the monotonic clock: a pass an hour notices when the wall clock was set."""
+"""Requeues are wall times and kept on the monotonic clock: an hourly pass notices that the wall clock was set."""
 
 SHORTEST_REQUEUE = 0.01
 _PAD = 0.001  # so that rounding between the two clocks does not bring the pass just before its time
@@ -253,7 +253,7 @@ class Controller:
         return follows
 
     def _uid(self, key: Key) -> str:
-        """Return whose name the key is, as the cache has it; empty if nobody's."""
+        """Return whose name the key is, as the cache has it; empty if there is no such object."""
         held = self._caches.of(self.spec.kind).get(*key)
         return "" if held is None else held.metadata.uid
 
@@ -261,7 +261,7 @@ class Controller:
         self._barrier.record(key, applied.writes)
         self._echoes.wrote(key, applied.writes)
         if any(not write.unknown for write in applied.writes) and self._churn.wrote(key, self._clock.monotonic()):
-            self._log.error("object is written over and over", namespace=key.namespace, name=key.name)
+            self._log.error("object is written again and again", namespace=key.namespace, name=key.name)
 
     def _decide(self, item: Item, carry: _Carry, answers: Mapping[Query, QueryAnswer], *, stale: bool) -> Decision:
         key = item.key
@@ -294,7 +294,12 @@ class Controller:
 
     def _follow(self, key: Key, carry: _Carry) -> tuple[bool, Result]:
         if carry.rounds >= ROUNDS:
-            self._log.error("reconcile does not come to an end", namespace=key.namespace, name=key.name, rounds=ROUNDS)
+            self._log.error(
+                "reconcile repeats without an end",
+                namespace=key.namespace,
+                name=key.name,
+                rounds=ROUNDS,
+            )
             self.queue.retry(key)
             return False, Result.ERROR
         self._carry[key] = carry
@@ -324,11 +329,11 @@ class Controller:
             return
         log = self._log.bind(**self._fields(item.key, decision), reconcile_id=serial)
         if applied.end is End.REFUSED:
-            log.warning("effect refused", error=applied.message)
+            log.warning("effect rejected by the API server", error=applied.message)
         elif result is Result.ERROR:
             log.warning("reconcile failed", error=applied.message, attempt=item.attempt + 1)
         elif applied.end is End.CONFLICT:
-            log.info("reconcile outdated, to be judged again", cause=applied.message)
+            log.info("write conflict, object is reconciled again", cause=applied.message)
         else:
             log.info("reconciled", writes=report.writes, outcome=report.outcome, seconds=round(report.seconds, 6))
 

@@ -25,7 +25,7 @@ _NOT_SERVED = "the server could not find the requested resource"
 
 
 class QueryRefused(Exception):
-    """Raised by a domain's handler: asking again will not help until somebody changes something."""
+    """Raised by a domain's handler: asking again will not help until a person changes something."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -33,7 +33,7 @@ class QueryRefused(Exception):
 
 
 class QueryRegistry:
-    """Knows who answers which type of query."""
+    """Has a handler for each type of query."""
 
     def __init__(self, client: ApiClient, clock: Clock, handlers: Mapping[type[Query], QueryHandler]) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""Who may read ``/metrics`` in secure mode: whoever the cluster says may ``get`` the non-resource URL ``/metrics``.
+"""Who may read ``/metrics`` in secure mode: who may ``get`` the non-resource URL ``/metrics`` in the cluster.
 
 The bearer token of a request is shown to the API server twice: a TokenReview says whose it is, a SubjectAccessReview
 whether that user may. Answers are kept for a minute by the digest of the token, so that scrapes do not double the load;

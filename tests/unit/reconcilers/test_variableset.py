@@ -85,7 +85,7 @@ def test_optional_and_missing_is_neither_counted_nor_listed() -> None:
     assert standing(bench) == READY
     assert bench.status.resolved_variables == 1
     assert bench.status.unresolved_references == ()
-    assert bench.status.message == "1 of 3 variables have a value. Optional and not set: 2."
+    assert bench.status.message == "1 of 3 variables have a value. Optional references without a value: 2."
     bench.put(SECRET, "gone", k="v")
     bench.settle()
     assert bench.status.resolved_variables == 2
