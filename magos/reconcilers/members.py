@@ -12,15 +12,15 @@ from magos.api.annotations import EXECUTION_ALLOWED, TRUE, execution_allowed
 from magos.api.phases import GRANTABLE
 from magos.api.workspace import WORKSPACES, Workspace
 from magos.reconcilers.events import EventBuilder
-from magos.runtime.decision import Effect, Event, PatchAnnotations, Unchanged
+from magos.runtime.decision import Effect, PatchAnnotations, Unchanged
 
 __all__ = [
     "BY_PROJECT",
     "GRANTS_PER_JUDGEMENT",
+    "PERMISSION_EVENTS",
     "carries_permission",
     "grant",
     "members_of",
-    "permission_event",
     "project_index",
     "revoke",
     "round_robin",
@@ -33,7 +33,8 @@ GRANTS_PER_JUDGEMENT = 20
 BY_PROJECT = "project"
 """Index of Workspaces that the app must provide: ``project_index(namespace, spec.projectRef.name)``."""
 
-_EVENTS = EventBuilder(WORKSPACES, "Permit")
+PERMISSION_EVENTS = EventBuilder(WORKSPACES, "Permit")
+"""Builds the Events ``Granted`` and ``Revoked`` about members."""
 
 T = TypeVar("T")
 
@@ -71,11 +72,6 @@ def grant(member: Workspace, judged_by: tuple[Unchanged, ...]) -> Effect:
 def revoke(member: Workspace) -> Effect:
     """Return the write that takes permission from exactly the judged version; it never touches a Job."""
     return _set_permission(member, None, ())
-
-
-def permission_event(member: Workspace, reason: str, note: str) -> Event:
-    """Return the Event ``Granted`` or ``Revoked`` about the member."""
-    return _EVENTS.normal(member, reason, note)
 
 
 def round_robin(items: Sequence[T], now: datetime) -> tuple[T, ...]:

@@ -23,10 +23,10 @@ from magos.reconcilers.events import EventBuilder
 from magos.reconcilers.members import (
     BY_PROJECT,
     GRANTS_PER_JUDGEMENT,
+    PERMISSION_EVENTS,
     carries_permission,
     grant,
     members_of,
-    permission_event,
     project_index,
     revoke,
     round_robin,
@@ -88,7 +88,6 @@ def observe(request: Request, view: View, now: datetime) -> Observation:
     """Collect what the Project named by ``request`` is judged by."""
     namespace, name = request.namespace, request.name
     answer = view.answer(LiveGet(ROLLOUTS, namespace, name))
-    answered = answer is not None and answer.failure is None
     failure = answer.failure if answer is not None else None
     members: tuple[Workspace, ...] = ()
     rollout = True  # a Rollout that cannot be read exists
@@ -102,7 +101,7 @@ def observe(request: Request, view: View, now: datetime) -> Observation:
         project=view.get(PROJECTS, namespace, name),
         members=members_of(name, members),
         rollout=rollout,
-        rollout_live=(answer.value is not None) if answer is not None and answered else None,
+        rollout_live=None if answer is None or answer.failure is not None else answer.value is not None,
         stale=view.stale,
         refusal=view.refusal,
         failure=failure,
@@ -167,7 +166,7 @@ def _orchestrate(seen: Observation, project: Project) -> Decision:
         status=status,
         effects=tuple(grant(member, still) for member in granted),
         events=tuple(
-            permission_event(member, "Granted", f"Project {project.metadata.name} allows execution.")
+            PERMISSION_EVENTS.normal(member, "Granted", f"Project {project.metadata.name} allows execution.")
             for member in granted
         ),
         requeue_at=seen.now if len(granted) < len(eligible) else again,
@@ -185,9 +184,8 @@ def _delete(seen: Observation, project: Project) -> Decision:
     begun = project.status.phase is Phase.DELETING
     message = project.status.message if begun else _DELETION
     status = _status(seen, project, Phase.DELETING, Reason.DELETING, message)
-    if seen.rollout_live is None or seen.stale:
-        return Decision(status=status, queries=(LiveGet(ROLLOUTS, meta.namespace, meta.name),), outcome=Outcome.WAITING)
-    if status is not None:  # the finalizer goes in a reconcile that judges the version which this write makes
+    # The finalizer goes in a reconcile that judges the version which the status write makes.
+    if seen.rollout_live is None or seen.stale or status is not None:
         return Decision(status=status, queries=(LiveGet(ROLLOUTS, meta.namespace, meta.name),), outcome=Outcome.WAITING)
     granted = () if seen.managed else tuple(filter(carries_permission, seen.members))
     release = RemoveFinalizer(
@@ -200,7 +198,7 @@ def _delete(seen: Observation, project: Project) -> Decision:
     return Decision(
         effects=(*map(revoke, granted), release),
         events=tuple(
-            permission_event(member, "Revoked", f"Project {meta.name} is being deleted.") for member in granted
+            PERMISSION_EVENTS.normal(member, "Revoked", f"Project {meta.name} is being deleted.") for member in granted
         ),
     )
 

@@ -186,16 +186,19 @@ class Propagation(StrEnum):
     ORPHAN = "Orphan"
 
 
-class Unchanged(Struct, frozen=True, kw_only=True):
+class _Target(Struct, frozen=True, kw_only=True):
+    kind: Kind[Any]
+    namespace: str
+    name: str
+
+
+class Unchanged(_Target, frozen=True, kw_only=True):
     """Precondition: an object still has the resourceVersion it was judged by; empty: it still does not exist.
 
     If the version was moved by this same decision's own writes, the moved version is expected. A difference ends the
     pass as a conflict: nothing is forced. How fresh the answer is, is for the effect to say that carries the condition.
     """
 
-    kind: Kind[Any]
-    namespace: str
-    name: str
     resource_version: str
 
 
@@ -213,17 +216,14 @@ class Create(Struct, frozen=True, kw_only=True):
     """Read from the API server right before the creation."""
 
 
-class Delete(Struct, frozen=True, kw_only=True):
+class Delete(_Target, frozen=True, kw_only=True):
     """Delete the object with exactly this UID; absence and another UID under the name both count as done."""
 
-    kind: Kind[Any]
-    namespace: str
-    name: str
     uid: str
     propagation: Propagation = Propagation.BACKGROUND
 
 
-class PatchAnnotations(Struct, frozen=True, kw_only=True):
+class PatchAnnotations(_Target, frozen=True, kw_only=True):
     """Set (text) or remove (None) single annotations of the object with this UID; everything else is left alone.
 
     With ``resource_version`` the write is conditional on exactly the judged version (a version moved by this decision's
@@ -234,31 +234,22 @@ class PatchAnnotations(Struct, frozen=True, kw_only=True):
     permission was judged by stops the writes that are left.
     """
 
-    kind: Kind[Any]
-    namespace: str
-    name: str
     uid: str
     annotations: Mapping[str, str | None]
     resource_version: str = ""
     unchanged: tuple[Unchanged, ...] = ()
 
 
-class AddFinalizer(Struct, frozen=True, kw_only=True):
+class AddFinalizer(_Target, frozen=True, kw_only=True):
     """Add one finalizer, conditional on the judged resourceVersion; others keep theirs."""
 
-    kind: Kind[Any]
-    namespace: str
-    name: str
     resource_version: str
     finalizer: str
 
 
-class RemoveFinalizer(Struct, frozen=True, kw_only=True):
+class RemoveFinalizer(_Target, frozen=True, kw_only=True):
     """Remove one finalizer, conditional on the judged resourceVersion; others keep theirs. Absence counts as done."""
 
-    kind: Kind[Any]
-    namespace: str
-    name: str
     resource_version: str
     finalizer: str
 
@@ -290,7 +281,7 @@ class Trouble(Struct, frozen=True, kw_only=True):
     message: str
 
 
-class StatusPatch(Struct, frozen=True, kw_only=True):
+class StatusPatch(_Target, frozen=True, kw_only=True):
     """The status the reconciled object should have: a whole status Struct, written only where it differs.
 
     The write is a merge patch of the differing fields on the status subresource, conditional on ``resource_version``
@@ -298,9 +289,6 @@ class StatusPatch(Struct, frozen=True, kw_only=True):
     against.
     """
 
-    kind: Kind[Any]
-    namespace: str
-    name: str
     resource_version: str
     observed: Any
     desired: Any

@@ -77,14 +77,8 @@ def _error(rollout: Rollout, message: str) -> Evaluation:
 
 def _halted(cohorts: Cohorts, phase: Phase, reason: Reason, message: str) -> Evaluation:
     """Return the evaluation under which no member may run."""
-    return Evaluation(
-        phase=phase,
-        reason=reason,
-        message=message,
-        current_step=cohorts.empty[0] if cohorts.empty else 0,
-        unselected=cohorts.unselected,
-        revocations=_permitted(cohorts.outside(len(cohorts.steps))),
-    )
+    halted = _evaluation(cohorts, len(cohorts.steps), phase, reason, message)
+    return replace(halted, current_step=cohorts.empty[0] if cohorts.empty else 0)
 
 
 def _progress(cohorts: Cohorts, stored: int) -> Evaluation:
@@ -103,43 +97,21 @@ def _progress(cohorts: Cohorts, stored: int) -> Evaluation:
 
 def _completed(cohorts: Cohorts) -> Evaluation:
     total = len(cohorts.steps)
-    return Evaluation(
-        phase=Phase.APPLIED,
-        reason=Reason.ROLLOUT_COMPLETED,
-        message=f"{total} of {total} steps are complete.",
-        current_step=total,
-        unselected=cohorts.unselected,
-        revocations=_permitted(cohorts.outside(total)),
-    )
+    message = f"{total} of {total} steps are complete."
+    return _evaluation(cohorts, total, Phase.APPLIED, Reason.ROLLOUT_COMPLETED, message)
 
 
 def _failed(cohorts: Cohorts, active: int) -> Evaluation:
-    return Evaluation(
-        phase=Phase.FAILED,
-        reason=Reason.STEP_FAILED,
-        message=messages.failed(cohorts, active),
-        current_step=active,
-        unselected=cohorts.unselected,
-        revocations=_permitted(cohorts.outside(active)),
-        step=cohorts.label(active),
-    )
+    return _evaluation(cohorts, active, Phase.FAILED, Reason.STEP_FAILED, messages.failed(cohorts, active))
 
 
 def _progressing(cohorts: Cohorts, active: int) -> Evaluation:
     earlier = cohorts.before(active)
     wanting = tuple(member for member in cohorts.steps[active].cohort if wants_grant(member))
     judged = tuple((member, obstacle_of(member, earlier)) for member in wanting)
-    obstacles = tuple(obstacle for _, obstacle in judged if obstacle is not None)
-    return Evaluation(
-        phase=Phase.RECONCILING,
-        reason=Reason.LEVEL_PROGRESSING,
-        message=messages.progressing(cohorts, active, obstacles),
-        current_step=active,
-        unselected=cohorts.unselected,
-        grants=tuple(member for member, obstacle in judged if obstacle is None),
-        revocations=_permitted(cohorts.outside(active)),
-        step=cohorts.label(active),
-    )
+    message = messages.progressing(cohorts, active, [obstacle for _, obstacle in judged if obstacle is not None])
+    progressing = _evaluation(cohorts, active, Phase.RECONCILING, Reason.LEVEL_PROGRESSING, message)
+    return replace(progressing, grants=tuple(member for member, obstacle in judged if obstacle is None))
 
 
 _Handler: TypeAlias = Callable[[Cohorts, int], Evaluation]
@@ -150,5 +122,14 @@ _ACTIVE: Mapping[StepState, _Handler] = MappingProxyType(
 """What is done in the active step, by its state. A settled or empty step has nothing that could make it active."""
 
 
-def _permitted(members: tuple[Workspace, ...]) -> tuple[Workspace, ...]:
-    return tuple(member for member in members if carries_permission(member))
+def _evaluation(cohorts: Cohorts, active: int, phase: Phase, reason: Reason, message: str) -> Evaluation:
+    """Return the evaluation under which only the active step, if there is one, keeps its permission."""
+    return Evaluation(
+        phase=phase,
+        reason=reason,
+        message=message,
+        current_step=active,
+        unselected=cohorts.unselected,
+        revocations=tuple(filter(carries_permission, cohorts.outside(active))),
+        step=cohorts.label(active) if active < len(cohorts.steps) else "",
+    )

@@ -14,7 +14,7 @@ from magos.api.phases import Phase
 from magos.api.reasons import Reason
 from magos.api.rollout import ROLLOUTS, Rollout
 from magos.reconcilers.events import EventBuilder
-from magos.reconcilers.members import GRANTS_PER_JUDGEMENT, grant, permission_event, revoke, round_robin
+from magos.reconcilers.members import GRANTS_PER_JUDGEMENT, PERMISSION_EVENTS, grant, revoke, round_robin
 from magos.reconcilers.rejections import RETRY_DELAY, rejection_text, retry_time
 from magos.reconcilers.revisions import pending_revision
 from magos.reconcilers.rollout import messages
@@ -61,9 +61,11 @@ def _carry_out(seen: Observation, rollout: Rollout, evaluation: Evaluation) -> D
     meta = rollout.metadata
     still = Unchanged(kind=ROLLOUTS, namespace=meta.namespace, name=name, resource_version=meta.resource_version)
     why = f"step {evaluation.step} is active" if evaluation.step else "no step is active"
-    taken = [permission_event(each, "Revoked", f"Rollout {name} takes permission back: {why}.") for each in revoked]
+    taken = [
+        PERMISSION_EVENTS.normal(each, "Revoked", f"Rollout {name} takes permission back: {why}.") for each in revoked
+    ]
     given = [
-        permission_event(
+        PERMISSION_EVENTS.normal(
             each,
             "Granted",
             f"Rollout {name} allows execution in step {evaluation.step}"

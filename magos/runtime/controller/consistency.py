@@ -181,12 +181,7 @@ class WriteBarrier:
             _, key, entry = self._expire.popleft()
             if self._entries.get(key) is entry:
                 behind = sorted({slot.resource for slot in entry.writes})
-                _log.warning(
-                    "caches do not show own writes",
-                    namespace=key.namespace,
-                    name=key.name,
-                    resources=behind,
-                )
+                _log.warning("caches do not show own writes", namespace=key.namespace, name=key.name, resources=behind)
                 self._release(key, entry.priority)
 
     async def _look_up(self, key: Key, entry: _Entry) -> None:

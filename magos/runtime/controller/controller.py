@@ -294,12 +294,7 @@ class Controller:
 
     def _follow(self, key: Key, carry: _Carry) -> tuple[bool, Result]:
         if carry.rounds >= ROUNDS:
-            self._log.error(
-                "reconcile repeats without an end",
-                namespace=key.namespace,
-                name=key.name,
-                rounds=ROUNDS,
-            )
+            self._log.error("reconcile repeats without an end", namespace=key.namespace, name=key.name, rounds=ROUNDS)
             self.queue.retry(key)
             return False, Result.ERROR
         self._carry[key] = carry
