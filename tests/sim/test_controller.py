@@ -588,7 +588,7 @@ class Weather(Query, frozen=True):
     place: str
 
 
-def test_probes_are_answered_after_the_decision_and_shown_to_the_next_pass_only() -> None:
+def test_queries_are_answered_after_the_decision_and_shown_to_the_next_pass_only() -> None:
     answers: list[list[QueryAnswer | None]] = []
     get = LiveGet(WIDGETS, "default", "a")
     missing = LiveGet(WIDGETS, "default", "nobody")
@@ -632,7 +632,7 @@ def test_probes_are_answered_after_the_decision_and_shown_to_the_next_pass_only(
     in_toy_world(decide, scene, queries={Weather: forecast})
 
 
-def test_probes_that_are_forbidden_are_facts_and_those_unanswered_back_off() -> None:
+def test_forbidden_queries_are_answered_with_a_failure_and_unanswered_ones_back_off() -> None:
     seen: list[QueryAnswer | None] = []
     query = LiveGet(CONFIG_MAPS, "default", "x")
 

@@ -37,7 +37,7 @@ def test_reading_what_nobody_watches_is_an_error_and_never_empty(kind: Kind[Any]
         CacheView(caches()).get(kind, "ns", "x")
 
 
-def test_facts_are_found_by_the_value_of_their_probe() -> None:
+def test_answers_are_found_by_the_value_of_their_query() -> None:
     answer = QueryAnswer(value=7, at=datetime(2026, 1, 1, tzinfo=UTC))
     view = CacheView(caches(), answers={LiveGet(CONFIG_MAPS, "ns", "a1"): answer})
     assert view.answer(LiveGet(CONFIG_MAPS, "ns", "a1")) is answer
