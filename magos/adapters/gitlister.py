@@ -64,7 +64,7 @@ class GitLister:
 
     async def _ask(self, poll: Poll, credentials: Credentials) -> Listing:
         request = LsRemotesRequest(
-            url=poll.source.url,
+            url=poll.key.url,
             targets=poll.targets,
             allowed_schemes=self._schemes,
             credentials=credentials,

@@ -15,12 +15,12 @@ import structlog
 
 from magos.api.reasons import Reason
 from magos.api.workspace import Workspace
-from magos.reconcilers.refwatcher.machine import Failure, Heard, Observation, PollResult, judge, reconcile
-from magos.reconcilers.refwatcher.schedule import Limits, Listing, Poll, Schedule
+from magos.reconcilers.refwatcher.machine import Failure, Observation, PollAnswer, PollResult, compare, reconcile
+from magos.reconcilers.refwatcher.schedule import Listing, Poll, PollLimits, PollScheduler
 from magos.reconcilers.refwatcher.watch import Watch
 from magos.runtime.client.errors import ApiError
 from magos.runtime.clock import Clock
-from magos.runtime.controller.source import Bell
+from magos.runtime.controller.source import WakeUp
 from magos.runtime.controller.workqueue import Key
 from magos.runtime.decision import Decision
 
@@ -57,19 +57,19 @@ class Poller:
 
     def __init__(
         self,
-        limits: Limits,
+        limits: PollLimits,
         lister: Lister,
         find: FindWorkspace,
-        bell: Bell,
+        wake_up: WakeUp,
         *,
         clock: Clock,
         rng: random.Random,
     ) -> None:
-        self.schedule = Schedule(limits)
+        self.schedule = PollScheduler(limits)
         self.observer: PollObserver = _Unobserved()
         self._lister = lister
         self._find = find
-        self._bell = bell
+        self._wake_up = wake_up
         self._clock = clock
         self._rng = rng
         self._changed = anyio.Event()
@@ -85,13 +85,13 @@ class Poller:
             self.schedule.drop(key)
             self._changed.set()
 
-    def heard(self, key: Key) -> Heard | None:
+    def heard(self, key: Key) -> PollAnswer | None:
         """Return what was heard for a Workspace and is not dealt with yet."""
-        return self.schedule.heard(key)
+        return self.schedule.answer(key)
 
     def settle(self, key: Key) -> None:
         """Nothing is left to do about what was heard."""
-        self.schedule.settle(key)
+        self.schedule.done(key)
 
     async def run(self) -> None:
         """Poll for ever."""
@@ -120,7 +120,7 @@ class Poller:
             self._hand_over(Key(*name), at)
         if poll.access.problem or not listing.results:  # perhaps there are other credentials by now
             for name in poll.members:
-                self._bell.ring(Key(*name))
+                self._wake_up.wake(Key(*name))
 
     async def _list(self, poll: Poll) -> Listing:
         """Return the answer; without one the source is asked again soon, and nobody has heard anything."""
@@ -139,15 +139,15 @@ class Poller:
         return Listing()
 
     def _hand_over(self, key: Key, at: datetime) -> None:
-        heard, watch, workspace = self.schedule.heard(key), self.schedule.watch(key), self._find(*key)
+        heard, watch, workspace = self.schedule.answer(key), self.schedule.watch(key), self._find(*key)
         if heard is None or watch is None or workspace is None:
             return
-        self.observer.judged(key, judge(workspace, heard))
-        seen = Observation(now=at, workspace=workspace, heard=heard, similar=watch.access.similar)
+        self.observer.judged(key, compare(workspace, heard))
+        seen = Observation(now=at, workspace=workspace, answer=heard, similar=watch.access.similar)
         if nothing_to_do(reconcile(seen)):
-            self.schedule.settle(key)
+            self.schedule.done(key)
         else:
-            self._bell.ring(key)
+            self._wake_up.wake(key)
 
 
 def nothing_to_do(decision: Decision) -> bool:

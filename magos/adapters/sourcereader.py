@@ -1,4 +1,4 @@
-"""Answers ``SourceContent``: reads one Secret or ConfigMap, and lets no value out.
+"""Answers ``ValueSourceContent``: reads one Secret or ConfigMap, and lets no value out.
 
 Values exist in this module only while one answer is made. What is told of a value is a digest under a key that was
 drawn when the process started: it can be compared with what the same process saw before, and with nothing else.
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from magos.api.kube import CONFIG_MAPS, SECRETS
 from magos.api.variableset import SourceKind
-from magos.reconcilers.variableset.sources import Content, SourceContent, SourceReport
+from magos.reconcilers.variableset.valuesources import Content, ValueSourceContent, ValueSourceReport
 from magos.runtime.client.client import ApiClient, ApiError
 
 __all__ = ["SourceReader"]
@@ -27,23 +27,23 @@ class SourceReader:
     def __init__(self, draw: Callable[[int], bytes] = os.urandom) -> None:
         self._key = draw(_KEY_BYTES)
 
-    async def __call__(self, probe: SourceContent, client: ApiClient) -> SourceReport:
+    async def __call__(self, probe: ValueSourceContent, client: ApiClient) -> ValueSourceReport:
         """Return the report; an object that may not be read is an answer, everything transient is raised."""
         nothing = dict.fromkeys(probe.keys)
         if _NAME.fullmatch(probe.name) is None:
-            return SourceReport(contents=nothing)
+            return ValueSourceReport(contents=nothing)
         try:
             version, values = await self._read(probe, client)
         except ApiError as error:
             if error.not_found:
-                return SourceReport(contents=nothing)
+                return ValueSourceReport(contents=nothing)
             if error.forbidden:
-                return SourceReport(forbidden=True, contents=nothing)
+                return ValueSourceReport(forbidden=True, contents=nothing)
             raise
         contents = {key: self._content(values[key]) if key in values else None for key in probe.keys}
-        return SourceReport(resource_version=version, contents=contents)
+        return ValueSourceReport(resource_version=version, contents=contents)
 
-    async def _read(self, probe: SourceContent, client: ApiClient) -> tuple[str, Mapping[str, bytes]]:
+    async def _read(self, probe: ValueSourceContent, client: ApiClient) -> tuple[str, Mapping[str, bytes]]:
         if probe.kind is SourceKind.SECRET:
             secret = await client.get(SECRETS, probe.namespace, probe.name)
             return secret.metadata.resource_version, secret.data

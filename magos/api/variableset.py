@@ -12,7 +12,7 @@ from magos.api.status import GROUP, VERSION, CommonStatus
 __all__ = [
     "VARIABLESETS",
     "KeyReference",
-    "SourceKey",
+    "ValueSourceKey",
     "SourceKind",
     "UnresolvedReference",
     "ValueFrom",
@@ -32,7 +32,7 @@ class SourceKind(StrEnum):
     CONFIG_MAP = "ConfigMap"
 
 
-class SourceKey(NamedTuple):
+class ValueSourceKey(NamedTuple):
     """One Secret or ConfigMap of a namespace."""
 
     kind: SourceKind
@@ -146,13 +146,13 @@ class VariableSet(Struct, frozen=True, gc=False, rename="camel", omit_defaults=T
 VARIABLESETS = Kind(group=GROUP, version=VERSION, plural="variablesets", name="VariableSet", type=VariableSet)
 
 
-def reference_of(value_from: ValueFrom | None) -> tuple[SourceKey, KeyReference] | None:
+def reference_of(value_from: ValueFrom | None) -> tuple[ValueSourceKey, KeyReference] | None:
     """Return the source and the key a value comes from; None if not exactly one reference is set."""
     if value_from is None:
         return None
     secret, config_map = value_from.secret_key_ref, value_from.config_map_key_ref
     if secret is not None and config_map is None:
-        return SourceKey(SourceKind.SECRET, secret.name), secret
+        return ValueSourceKey(SourceKind.SECRET, secret.name), secret
     if config_map is not None and secret is None:
-        return SourceKey(SourceKind.CONFIG_MAP, config_map.name), config_map
+        return ValueSourceKey(SourceKind.CONFIG_MAP, config_map.name), config_map
     return None

@@ -16,7 +16,7 @@ from magos.reconcilers.members import BY_PROJECT, by_project
 from magos.reconcilers.project import observe, reconcile
 from magos.reconcilers.trouble import show_trouble
 from magos.runtime.controller.controller import ControllerSpec
-from magos.runtime.controller.source import Source, own_key
+from magos.runtime.controller.source import EventSource, own_key
 from magos.runtime.decision import Decision, Request, View
 from magos.runtime.manager.assembly import Assembly
 
@@ -46,9 +46,9 @@ def project_controller(assembly: Assembly) -> Sequence[ControllerSpec]:
             kind=PROJECTS,
             reconcile=project_reconciler,
             sources=(
-                Source(projects, own_key),
-                Source(workspaces, of_member),
-                Source(rollouts, own_key),  # a Rollout bears the name of the Project that it manages
+                EventSource(projects, own_key),
+                EventSource(workspaces, of_member),
+                EventSource(rollouts, own_key),  # a Rollout bears the name of the Project that it manages
             ),
             workers=assembly.settings.workers,
         ),

@@ -25,11 +25,11 @@ from magos.apps.controllers import Build, run_program_with_flags
 from magos.durations import parse_duration
 from magos.outbound.peers import Peers
 from magos.reconcilers.refwatcher.machine import Observation, reconcile
-from magos.reconcilers.refwatcher.schedule import Limits
+from magos.reconcilers.refwatcher.schedule import PollLimits
 from magos.reconcilers.refwatcher.watch import DEFAULT_POLL_INTERVAL, RepositoryAccess, WatchSettings, observe
 from magos.runtime.cache.informer import Change, Informer
 from magos.runtime.controller.controller import ControllerSpec
-from magos.runtime.controller.source import Bell, Source, own_key
+from magos.runtime.controller.source import EventSource, WakeUp, own_key
 from magos.runtime.controller.workqueue import Key
 from magos.runtime.decision import Decision, Outcome, Reconciler, Request, View
 from magos.runtime.manager.assembly import Assembly
@@ -45,7 +45,7 @@ class RefWatcherSettings(Struct, frozen=True, kw_only=True):
     """What the flags and the environment of RefWatcher say (spec §13.2)."""
 
     default_poll_interval: timedelta = DEFAULT_POLL_INTERVAL
-    limits: Limits = Limits()
+    limits: PollLimits = PollLimits()
     allowed_schemes: tuple[str, ...] = DEFAULT_SCHEMES
     peers: Peers = Peers()
 
@@ -69,7 +69,7 @@ def refwatcher_settings(environ: Mapping[str, str], flags: argparse.Namespace) -
     """Return what environment and parsed flags say; raise ``ConfigurationError`` that names what is wrong."""
     return RefWatcherSettings(
         default_poll_interval=flags.default_poll_interval,
-        limits=Limits(workers=flags.worker_count, queue=flags.work_queue_size),
+        limits=PollLimits(workers=flags.worker_count, queue=flags.work_queue_size),
         allowed_schemes=allowed_schemes(environ),
         peers=peers(environ),
     )
@@ -86,7 +86,7 @@ def refwatcher_controller(
     """Declare the informers and return the controller; ``lister`` stands for the Git servers of a simulation."""
     workspaces = assembly.informer(WORKSPACES)
     secrets = assembly.informer(SECRET_METADATA, selector=SELECTOR)
-    access, bell = AccessReader(), Bell()
+    access, wake_up = AccessReader(), WakeUp()
     if lister is None:
         lister = GitLister(
             assembly.client,
@@ -96,7 +96,7 @@ def refwatcher_controller(
             peers=settings.peers,
             threads=settings.limits.workers,
         )
-    poller = Poller(settings.limits, lister, workspaces.cache.get, bell, clock=assembly.clock, rng=assembly.rng)
+    poller = Poller(settings.limits, lister, workspaces.cache.get, wake_up, clock=assembly.clock, rng=assembly.rng)
     if assembly.metrics is not None:
         per_object = assembly.settings.metrics_per_object
         poller.observer = PollMetrics(assembly.metrics, poller.schedule, per_object=per_object)
@@ -107,10 +107,10 @@ def refwatcher_controller(
             name="refwatcher",
             kind=WORKSPACES,
             reconcile=_reconciler(poller, watching),
-            sources=(Source(workspaces, own_key), Source(secrets, _of_namespace(workspaces))),
+            sources=(EventSource(workspaces, own_key), EventSource(secrets, _of_namespace(workspaces))),
             workers=assembly.settings.workers,
-            probes={RepositoryAccess: access},
-            bells=(bell,),
+            queries={RepositoryAccess: access},
+            wake_ups=(wake_up,),
         ),
     )
 
@@ -122,7 +122,7 @@ def _reconciler(poller: Poller, settings: WatchSettings) -> Reconciler:
         key = Key(request.namespace, request.name)
         subject = observe(request, view, settings)
         if subject.ask is not None:
-            return Decision(probes=(subject.ask,), outcome=Outcome.WAITING)
+            return Decision(queries=(subject.ask,), outcome=Outcome.WAITING)
         if subject.watch is None:
             poller.drop(key)
         else:
@@ -132,7 +132,7 @@ def _reconciler(poller: Poller, settings: WatchSettings) -> Reconciler:
         heard, watch = poller.heard(key), subject.watch
         similar = watch.access.similar if watch is not None else ()
         decision = reconcile(
-            Observation(now=now, workspace=subject.workspace, polled=watch is not None, heard=heard, similar=similar)
+            Observation(now=now, workspace=subject.workspace, polled=watch is not None, answer=heard, similar=similar)
         )
         if heard is not None and nothing_to_do(decision):
             poller.settle(key)

@@ -16,7 +16,7 @@ from magos.reconcilers.rollout.machine import reconcile
 from magos.reconcilers.rollout.observation import observe
 from magos.reconcilers.trouble import show_trouble
 from magos.runtime.controller.controller import ControllerSpec
-from magos.runtime.controller.source import Source, own_key
+from magos.runtime.controller.source import EventSource, own_key
 from magos.runtime.decision import Decision, Request, View
 from magos.runtime.manager.assembly import Assembly
 
@@ -46,8 +46,8 @@ def rollout_controller(assembly: Assembly) -> Sequence[ControllerSpec]:
             kind=ROLLOUTS,
             reconcile=rollout_reconciler,
             sources=(
-                Source(rollouts, own_key),
-                Source(workspaces, of_member),  # a Rollout bears the name of the Project whose members it permits
+                EventSource(rollouts, own_key),
+                EventSource(workspaces, of_member),  # a Rollout bears the name of the Project whose members it permits
             ),
             workers=assembly.settings.workers,
         ),

@@ -12,15 +12,15 @@ from magos.adapters.metrics.variableset import unresolved_references
 from magos.adapters.sourcereader import SourceReader
 from magos.api.kube import CONFIG_MAP_METADATA, SECRET_METADATA
 from magos.api.meta import Resource
-from magos.api.variableset import VARIABLESETS, SourceKey, SourceKind, VariableSet
+from magos.api.variableset import VARIABLESETS, SourceKind, ValueSourceKey, VariableSet
 from magos.apps.controllers import Build, run_program
 from magos.reconcilers.trouble import show_trouble
 from magos.reconcilers.variableset.machine import reconcile
 from magos.reconcilers.variableset.observation import BY_SOURCE, observe, source_index
-from magos.reconcilers.variableset.sources import Memory, SourceContent, wanted_keys
+from magos.reconcilers.variableset.valuesources import ContentCache, ValueSourceContent, wanted_keys
 from magos.runtime.cache.informer import Change, Informer
 from magos.runtime.controller.controller import ControllerSpec
-from magos.runtime.controller.source import Source, own_key
+from magos.runtime.controller.source import EventSource, own_key
 from magos.runtime.controller.workqueue import Key
 from magos.runtime.decision import Decision, Reconciler, Request, View
 from magos.runtime.manager.assembly import Assembly
@@ -51,26 +51,26 @@ def variableset_controller(assembly: Assembly) -> Sequence[ControllerSpec]:
             kind=VARIABLESETS,
             reconcile=variableset_reconciler(),
             sources=(
-                Source(sets, own_key),
-                Source(secrets, _referring(sets, SourceKind.SECRET)),
-                Source(config_maps, _referring(sets, SourceKind.CONFIG_MAP)),
+                EventSource(sets, own_key),
+                EventSource(secrets, _referring(sets, SourceKind.SECRET)),
+                EventSource(config_maps, _referring(sets, SourceKind.CONFIG_MAP)),
             ),
             workers=assembly.settings.workers,
-            probes={SourceContent: SourceReader()},
+            queries={ValueSourceContent: SourceReader()},
         ),
     )
 
 
 def variableset_reconciler() -> Reconciler:
     """Return the reconciler of one process, with a memory of its own; what decides is pure and gets it shown."""
-    memory: dict[Key, Memory] = {}
+    memory: dict[Key, ContentCache] = {}
 
     def decide(request: Request, view: View, now: datetime) -> Decision:
         key = Key(request.namespace, request.name)
         seen = observe(request, view, now, memory.get(key, {}))
-        recollection = seen.recollection
-        if recollection:
-            memory[key] = recollection
+        cache_after = seen.cache_after
+        if cache_after:
+            memory[key] = cache_after
         else:
             memory.pop(key, None)
         subject = view.get(VARIABLESETS, request.namespace, request.name)
@@ -90,7 +90,7 @@ def _referring(sets: Informer[VariableSet], kind: SourceKind) -> Callable[[Chang
         if source is None or change.initial:  # at the start every set is looked at anyway
             return ()
         meta = source.metadata
-        found = sets.cache.by_index(BY_SOURCE, source_index(meta.namespace, SourceKey(kind, meta.name)))
+        found = sets.cache.by_index(BY_SOURCE, source_index(meta.namespace, ValueSourceKey(kind, meta.name)))
         return tuple(Key(each.metadata.namespace, each.metadata.name) for each in found)
 
     return mapper

@@ -37,7 +37,7 @@ from magos.reconcilers.workspace.observation import BY_WORKSPACE, observe, works
 from magos.reconcilers.workspace.pod.settings import WorkspaceSettings
 from magos.runtime.cache.informer import Change, Informer
 from magos.runtime.controller.controller import ControllerSpec
-from magos.runtime.controller.source import Source, own_key, owner_key, usual_priority
+from magos.runtime.controller.source import EventSource, own_key, owner_key, usual_priority
 from magos.runtime.controller.workqueue import Key
 from magos.runtime.decision import Decision, Priority, Reconciler, Request, View
 from magos.runtime.manager.assembly import Assembly
@@ -92,17 +92,17 @@ def workspace_controller(
             kind=WORKSPACES,
             reconcile=workspace_reconciler(settings, draw),
             sources=(
-                Source(workspaces, own_key, _urgency),
-                Source(jobs, owner_key(WORKSPACES)),
-                Source(claims, owner_key(WORKSPACES)),
-                Source(pods, _of_pod(workspaces)),
-                Source(projects, _of_project(workspaces)),
-                Source(sets, _of_set(workspaces, projects)),
-                Source(secrets, _of_namespace(workspaces)),
-                Source(accounts, _of_account(workspaces)),
+                EventSource(workspaces, own_key, _urgency),
+                EventSource(jobs, owner_key(WORKSPACES)),
+                EventSource(claims, owner_key(WORKSPACES)),
+                EventSource(pods, _of_pod(workspaces)),
+                EventSource(projects, _of_project(workspaces)),
+                EventSource(sets, _of_set(workspaces, projects)),
+                EventSource(secrets, _of_namespace(workspaces)),
+                EventSource(accounts, _of_account(workspaces)),
             ),
             workers=assembly.settings.workers,
-            probes={RepositorySecrets: RepositorySecretReader(), JobEvents: read_job_events},
+            queries={RepositorySecrets: RepositorySecretReader(), JobEvents: read_job_events},
             log_fields=log_fields,
         ),
     )

@@ -1,16 +1,16 @@
-"""Probes of our own domain: questions to the outside world that only a Terraform operator asks.
+"""Queries of our own domain: live reads that only a Terraform operator asks for.
 
 They are data. Who answers them is registered by the app (``magos.adapters``); the answers carry no Secret value.
 """
 
 from msgspec import Struct
 
-from magos.runtime.decision import Probe
+from magos.runtime.decision import Query
 
 __all__ = ["JobEvents", "JobWarning", "RepositorySecretReport", "RepositorySecrets"]
 
 
-class RepositorySecrets(Probe, frozen=True):
+class RepositorySecrets(Query, frozen=True):
     """Which repository Secret of ``namespace`` belongs to ``repo_url``. Value: ``RepositorySecretReport``.
 
     A Secret belongs to the repository if its key ``repoURL`` equals ``repo_url`` byte for byte (spec §5.3).
@@ -25,7 +25,7 @@ class RepositorySecretReport(Struct, frozen=True, kw_only=True):
 
     ``names`` are the matching Secrets, the one in force first (oldest, then by name). ``keys`` are the known keys of
     the first one that are present and not empty, sorted. ``incomplete`` are labelled Secrets without a ``repoURL``:
-    nobody can tell which repository they were meant for. ``similar`` are those whose URL is probably a misspelling of
+    which repository they were meant for is unknown. ``similar`` are those whose URL is probably a misspelling of
     the one asked for; empty where there is a matching one.
     """
 
@@ -35,7 +35,7 @@ class RepositorySecretReport(Struct, frozen=True, kw_only=True):
     similar: tuple[str, ...] = ()
 
 
-class JobEvents(Probe, frozen=True):
+class JobEvents(Query, frozen=True):
     """Warning Events about a Job and about its pod, if it has one. Value: tuple of ``JobWarning``, oldest first."""
 
     namespace: str

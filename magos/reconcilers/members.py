@@ -1,7 +1,7 @@
 """The members of a Project, and the permission that their orchestrator gives them or takes from them.
 
-An orchestrator is the Project or the Rollout of its name. Both write one annotation only, and only on the version of
-the member that they judged.
+An orchestrator, the Project or the Rollout of its name, writes one annotation only, and only on the version of the
+member that it judged.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,8 @@ from typing import TypeVar
 from magos.api.annotations import EXECUTION_ALLOWED, TRUE, execution_allowed
 from magos.api.phases import GRANTABLE
 from magos.api.workspace import WORKSPACES, Workspace
-from magos.runtime.decision import Effect, Event, EventType, PatchAnnotations, Refusal, Unchanged
+from magos.reconcilers.events import EventBuilder
+from magos.runtime.decision import Effect, PatchAnnotations, Unchanged
 
 __all__ = [
     "BY_PROJECT",
@@ -20,19 +21,20 @@ __all__ = [
     "carries_permission",
     "grant",
     "members_of",
-    "permission_event",
     "project_index",
-    "refusal_text",
     "revoke",
-    "rotated",
+    "round_robin",
     "wants_grant",
 ]
 
 GRANTS_PER_JUDGEMENT = 20
-"""Grants are written one after the other: whatever changes meanwhile among the members must be seen before long."""
+"""Grants are written one after the other: a change among the members must be seen before many of them are written."""
 
 BY_PROJECT = "project"
 """Index of Workspaces that the app must provide, made by ``by_project``."""
+
+PERMISSION_EVENTS = EventBuilder(WORKSPACES, "Permit")
+"""Builds the Events ``Granted`` and ``Revoked`` about members."""
 
 T = TypeVar("T")
 
@@ -77,32 +79,10 @@ def revoke(member: Workspace) -> Effect:
     return _set_permission(member, None, ())
 
 
-def permission_event(member: Workspace, reason: str, note: str) -> Event:
-    """Return the Event ``Granted`` or ``Revoked`` about the member."""
-    meta = member.metadata
-    return Event(
-        regarding=WORKSPACES.ref(meta.namespace, meta.name),
-        uid=meta.uid,
-        type=EventType.NORMAL,
-        reason=reason,
-        action="Permit",
-        note=note,
-        api_version=WORKSPACES.api_version,
-        resource_version=meta.resource_version,
-    )
-
-
-def rotated(items: Sequence[T], now: datetime) -> tuple[T, ...]:
-    """Begin with another item from second to second: one whose write is refused must not keep the others waiting."""
+def round_robin(items: Sequence[T], now: datetime) -> tuple[T, ...]:
+    """Begin with another item each second: one whose write is rejected must not keep the others waiting."""
     start = int(now.timestamp()) % len(items) if items else 0
     return (*items[start:], *items[:start])
-
-
-def refusal_text(refusal: Refusal) -> str:
-    """Return what the API server refused and why, as the beginning of a message."""
-    effect = refusal.effect
-    target = effect.manifest.metadata.name if not hasattr(effect, "name") else effect.name
-    return f"{type(effect).__name__} of {effect.kind.name} {target} was refused: {refusal.message.rstrip('.')}."
 
 
 def _set_permission(member: Workspace, value: str | None, judged_by: tuple[Unchanged, ...]) -> Effect:

@@ -1,7 +1,7 @@
 """Which commit a Workspace's next or unfinished run will use (spec §6.2.3).
 
-One set of functions for everyone who has to know: the Workspace's own reconciler pins what they say, and the Rollout's
-judges by it whether the commit may be promoted.
+The Workspace's reconciler pins the commit that these functions return, and the Rollout's reconciler decides by them
+whether it may be promoted.
 """
 
 from collections.abc import Iterable
@@ -40,7 +40,7 @@ def applied_revision(workspace: Workspace) -> str:
 
 
 def pending_revision(workspace: Workspace) -> str:
-    """Return the commit that the next or unfinished run will use, empty if nobody knows it yet."""
+    """Return the commit that the next or unfinished run will use, empty if it is not known yet."""
     status, source = workspace.status, source_of(workspace)
     run = status.current_run
     continued = run is not None and run.source_key == source and status.phase is not Phase.APPLIED

@@ -1,7 +1,7 @@
 """The condition ``ApiTrouble``: requests of a controller about the object have failed for a while (invariant I17).
 
-It is put on a decision behind everything else, because it says nothing about the object itself: whatever the decision
-wants, people must see why it does not come about.
+It is added to every decision last, because it says nothing about the object itself: whatever the decision wants, people
+must see why it is not carried out.
 """
 
 from datetime import datetime
@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from magos.api.conditions import Abnormal, ConditionType, merge_abnormal
 from magos.api.meta import Kind
 from magos.api.timestamps import format_time
-from magos.runtime.decision import Decision, StatusPatch, Trouble
+from magos.reconcilers.statuses import status_patch
+from magos.runtime.decision import Decision, Trouble
 
 __all__ = ["show_trouble"]
 
@@ -25,26 +26,17 @@ def show_trouble(decision: Decision, kind: Kind[Any], subject: Any, trouble: Tro
         return decision
     status = subject.status if decision.status is None else decision.status.desired
     wanted = () if trouble is None else (_condition(trouble),)
-    meta = subject.metadata
-    conditions = merge_abnormal(
-        status.conditions, wanted, ConditionType.API_TROUBLE, generation=meta.generation, now=now
-    )
+    generation = subject.metadata.generation
+    conditions = merge_abnormal(status.conditions, wanted, ConditionType.API_TROUBLE, generation=generation, now=now)
     if conditions == status.conditions:
         return decision
-    patch = StatusPatch(
-        kind=kind,
-        namespace=meta.namespace,
-        name=meta.name,
-        resource_version=meta.resource_version,
-        observed=subject.status,
-        desired=replace(status, conditions=conditions, last_reconcile_time=format_time(now)),
-    )
-    return replace(decision, status=patch)
+    desired = replace(status, conditions=conditions, last_reconcile_time=format_time(now))
+    return replace(decision, status=status_patch(kind, subject, desired))
 
 
 def _condition(trouble: Trouble) -> Abnormal:
     message = (
-        f"Since {format_time(trouble.since)} the API server has not carried out: {trouble.message.rstrip('.')}. Magos"
-        " tries again with growing pauses. Check admission webhooks, quotas and the API server itself."
+        f"Since {format_time(trouble.since)} this request keeps failing: {trouble.message.rstrip('.')}."
+        " Magos repeats it with growing pauses. Check admission webhooks, quotas and the API server itself."
     )
     return Abnormal(type=ConditionType.API_TROUBLE, reason=_REASON, message=message)

@@ -37,14 +37,14 @@ __all__ = [
     "Effect",
     "Event",
     "EventType",
-    "Fact",
+    "QueryAnswer",
     "LiveGet",
     "LiveList",
     "Outcome",
     "PatchAnnotations",
     "Priority",
-    "Probe",
-    "ProbeFailure",
+    "Query",
+    "QueryFailure",
     "Propagation",
     "Refusal",
     "Reconciler",
@@ -79,13 +79,13 @@ class Request(Struct, frozen=True, kw_only=True):
 
 
 UNREADABLE = "Undecodable"
-"""``ProbeFailure.reason`` of an answer that holds an object which cannot be decoded."""
+"""``QueryFailure.reason`` of an answer that holds an object which cannot be decoded."""
 
 
 class Unreadable(MagosError):
     """The object exists, but its content does not fit what this version of Magos knows.
 
-    It is neither as it was nor gone: nobody may conclude anything from it but that.
+    It is neither as it was nor gone, and a reconciler may conclude nothing else from it.
     """
 
     def __init__(self, ref: ObjectRef, problem: str) -> None:
@@ -93,16 +93,16 @@ class Unreadable(MagosError):
         self.ref = ref
 
 
-class Probe(Struct, frozen=True):
-    """Base of everything a reconciler may ask the outside world. Probes compare by value and have no side effects.
+class Query(Struct, frozen=True):
+    """Base of everything a reconciler may ask the outside world. Queries compare by value and have no side effects.
 
-    A decision with probes is carried out first (status, effects, events), then the probes are answered, then the same
-    key is reconciled again immediately, with the answers as facts. A fact lives for exactly that pass, so what a
-    reconciler finds in ``view.fact`` has been read after the pass that asked for it and is never older.
+    A decision with queries is carried out first (status, effects, events), then the queries are answered, then the same
+    key is reconciled again immediately, with the answers in its view. An answer lives for exactly that pass, so what a
+    reconciler finds in ``view.answer`` has been read after the pass that asked for it and is never older.
     """
 
 
-class LiveGet(Probe, frozen=True):
+class LiveGet(Query, frozen=True):
     """Read one object from the API server itself, past every cache. Value: the object, or None if it does not exist."""
 
     kind: Kind[Any]
@@ -110,7 +110,7 @@ class LiveGet(Probe, frozen=True):
     name: str
 
 
-class LiveList(Probe, frozen=True):
+class LiveList(Query, frozen=True):
     """List objects from the API server itself (a consistent read). Value: a tuple of objects."""
 
     kind: Kind[Any]
@@ -118,23 +118,23 @@ class LiveList(Probe, frozen=True):
     selector: str = ""
 
 
-class ProbeFailure(Struct, frozen=True, kw_only=True):
-    """A probe that was answered with a lasting refusal (forbidden, kind not served). Transient errors only back off."""
+class QueryFailure(Struct, frozen=True, kw_only=True):
+    """A query that was answered with a lasting refusal (forbidden, kind not served). Transient errors only back off."""
 
     reason: str
     message: str
 
 
-class Fact(Struct, frozen=True, kw_only=True):
-    """The answer to a probe: ``value``, or ``failure`` where the answer was a refusal."""
+class QueryAnswer(Struct, frozen=True, kw_only=True):
+    """The answer to a query: ``value``, or ``failure`` where the answer was a refusal."""
 
     value: Any = None
-    failure: ProbeFailure | None = None
+    failure: QueryFailure | None = None
     at: datetime
 
 
 class View(Protocol):
-    """A consistent snapshot of the caches plus the facts of this pass. Everything in it is immutable.
+    """A consistent snapshot of the caches plus the answers of this pass. Everything in it is immutable.
 
     An object that cannot be decoded is never left out silently: what would have to tell of it raises ``Unreadable``.
     A reconciler that lets it pass decides nothing, and its key is tried again after a back-off.
@@ -157,8 +157,8 @@ class View(Protocol):
         """Return the cached objects that the named index files under ``value``, in the order of their keys."""
         ...
 
-    def fact(self, probe: Probe) -> Fact | None:
-        """Return the answer to a probe asked by the pass just before, None if it was not asked."""
+    def answer(self, query: Query) -> QueryAnswer | None:
+        """Return the answer to a query asked by the pass just before, None if it was not asked."""
         ...
 
     @property
@@ -180,16 +180,19 @@ class Propagation(StrEnum):
     ORPHAN = "Orphan"
 
 
-class Unchanged(Struct, frozen=True, kw_only=True):
+class _Target(Struct, frozen=True, kw_only=True):
+    kind: Kind[Any]
+    namespace: str
+    name: str
+
+
+class Unchanged(_Target, frozen=True, kw_only=True):
     """Precondition: an object still has the resourceVersion it was judged by; empty: it still does not exist.
 
     If the version was moved by this same decision's own writes, the moved version is expected. A difference ends the
     pass as a conflict: nothing is forced. How fresh the answer is, is for the effect to say that carries the condition.
     """
 
-    kind: Kind[Any]
-    namespace: str
-    name: str
     resource_version: str
 
 
@@ -207,17 +210,14 @@ class Create(Struct, frozen=True, kw_only=True):
     """Read from the API server right before the creation."""
 
 
-class Delete(Struct, frozen=True, kw_only=True):
+class Delete(_Target, frozen=True, kw_only=True):
     """Delete the object with exactly this UID; absence and another UID under the name both count as done."""
 
-    kind: Kind[Any]
-    namespace: str
-    name: str
     uid: str
     propagation: Propagation = Propagation.BACKGROUND
 
 
-class PatchAnnotations(Struct, frozen=True, kw_only=True):
+class PatchAnnotations(_Target, frozen=True, kw_only=True):
     """Set (text) or remove (None) single annotations of the object with this UID; everything else is left alone.
 
     With ``resource_version`` the write is conditional on exactly the judged version (a version moved by this decision's
@@ -228,31 +228,22 @@ class PatchAnnotations(Struct, frozen=True, kw_only=True):
     permission was judged by stops the writes that are left.
     """
 
-    kind: Kind[Any]
-    namespace: str
-    name: str
     uid: str
     annotations: Mapping[str, str | None]
     resource_version: str = ""
     unchanged: tuple[Unchanged, ...] = ()
 
 
-class AddFinalizer(Struct, frozen=True, kw_only=True):
+class AddFinalizer(_Target, frozen=True, kw_only=True):
     """Add one finalizer, conditional on the judged resourceVersion; others keep theirs."""
 
-    kind: Kind[Any]
-    namespace: str
-    name: str
     resource_version: str
     finalizer: str
 
 
-class RemoveFinalizer(Struct, frozen=True, kw_only=True):
+class RemoveFinalizer(_Target, frozen=True, kw_only=True):
     """Remove one finalizer, conditional on the judged resourceVersion; others keep theirs. Absence counts as done."""
 
-    kind: Kind[Any]
-    namespace: str
-    name: str
     resource_version: str
     finalizer: str
 
@@ -276,7 +267,7 @@ class Refusal(Struct, frozen=True, kw_only=True):
 class Trouble(Struct, frozen=True, kw_only=True):
     """Requests of a key's passes fail, or conflict, again and again.
 
-    ``since`` is the wall time of the first failure in a row; ``message`` tells the last: verb, object and answer. It is
+    ``since`` is the wall time of the first failure in a row; ``message`` is the last: verb, object and answer. It is
     shown until a pass comes to its end, which is then followed by one that sees none.
     """
 
@@ -284,7 +275,7 @@ class Trouble(Struct, frozen=True, kw_only=True):
     message: str
 
 
-class StatusPatch(Struct, frozen=True, kw_only=True):
+class StatusPatch(_Target, frozen=True, kw_only=True):
     """The status the reconciled object should have: a whole status Struct, written only where it differs.
 
     The write is a merge patch of the differing fields on the status subresource, conditional on ``resource_version``
@@ -292,9 +283,6 @@ class StatusPatch(Struct, frozen=True, kw_only=True):
     against.
     """
 
-    kind: Kind[Any]
-    namespace: str
-    name: str
     resource_version: str
     observed: Any
     desired: Any
@@ -332,14 +320,14 @@ class Outcome(StrEnum):
 class Decision(Struct, frozen=True, kw_only=True):
     """All a pass wants. Decisions compare by value, so idempotence is testable: the fixpoint decides nothing.
 
-    ``requeue_at`` is the appointment for the next pass without any event; a pass that returns None cancels it.
-    ``probes`` are answered after everything else and bring the next pass at once.
+    ``requeue_at`` schedules the next pass without any event; a pass that returns None cancels what was scheduled.
+    ``queries`` are answered after everything else and bring the next pass at once.
     """
 
     status: StatusPatch | None = None
     effects: tuple[Effect, ...] = ()
     events: tuple[Event, ...] = ()
-    probes: tuple[Probe, ...] = ()
+    queries: tuple[Query, ...] = ()
     requeue_at: datetime | None = None
     outcome: Outcome = Outcome.DONE
 

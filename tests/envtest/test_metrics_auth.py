@@ -10,7 +10,7 @@ from magos.runtime.client.config import load_config
 from magos.runtime.client.http import connect
 from magos.runtime.client.transport import HttpRequest, HttpResponse, Lane, TransportError
 from magos.runtime.clock import SystemClock
-from magos.runtime.manager.metricsauth import Access, MetricsAuth
+from magos.runtime.manager.metricsauth import AccessDecision, MetricsAuth
 from tests.envtest.cluster import Cluster, eventually
 
 
@@ -45,16 +45,16 @@ def test_access_is_what_the_cluster_says(kubeconfig: Path, tokens: tuple[str, st
         transport = connect(load_config(str(kubeconfig), environ={}), user_agent="magos/test (metrics)")
         try:
             auth = MetricsAuth(ApiClient(transport), SystemClock())
-            assert await auth.judge(f"Bearer {reader}") is Access.ALLOWED
-            assert await auth.judge(f"bearer {reader}") is Access.ALLOWED
-            assert await auth.judge(f"Bearer {nobody}") is Access.FORBIDDEN
-            assert await auth.judge("Bearer forged") is Access.UNAUTHENTICATED
+            assert await auth.judge(f"Bearer {reader}") is AccessDecision.ALLOWED
+            assert await auth.judge(f"bearer {reader}") is AccessDecision.ALLOWED
+            assert await auth.judge(f"Bearer {nobody}") is AccessDecision.FORBIDDEN
+            assert await auth.judge("Bearer forged") is AccessDecision.UNAUTHENTICATED
             for header in ("", "Bearer", "Bearer ", f"Basic {reader}", reader):
-                assert await auth.judge(header) is Access.UNAUTHENTICATED
+                assert await auth.judge(header) is AccessDecision.UNAUTHENTICATED
             # What was said is remembered; what is not known yet is refused while nobody can be asked.
             auth._client = ApiClient(Cut())  # type: ignore[arg-type]
-            assert await auth.judge(f"Bearer {reader}") is Access.ALLOWED
-            assert await auth.judge("Bearer another") is Access.UNKNOWN
+            assert await auth.judge(f"Bearer {reader}") is AccessDecision.ALLOWED
+            assert await auth.judge("Bearer another") is AccessDecision.UNKNOWN
         finally:
             await transport.aclose()
 

@@ -242,9 +242,9 @@ def test_an_unknown_commit_is_promoted_only_to_members_with_nobody_of_their_sour
     elsewhere = Source(repo_url="https://git.example.com/other.git", target_revision="main")
     fleet.create(applied("d", "dev"), member("p", "prod"), member("q", "prod", source=elsewhere))
     fleet.direct("dev", "prod")
-    fleet.reaches(*PROGRESS, 1, {"q"}, says="p waits: nobody has told yet which revision")
+    fleet.reaches(*PROGRESS, 1, {"q"}, says="p waits: RefWatcher has not detected its revision yet")
     fleet.annotate("p", DETECTED_REVISION, SHA)
-    fleet.reaches(*PROGRESS, 1, {"q"}, says=f"p waits: its run is not prepared with revision {SHA} yet")
+    fleet.reaches(*PROGRESS, 1, {"q"}, says=f"p waits: the workspace controller has not recorded revision {SHA}")
     fleet.enter(member("p", "prod", Phase.PENDING))
     fleet.comes_to(*PROGRESS, 1, {"p", "q"})
 

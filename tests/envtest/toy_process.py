@@ -9,7 +9,7 @@ from magos.api.kube import CONFIG_MAPS
 from magos.errors import ConfigurationError
 from magos.runtime.client.config import load_config
 from magos.runtime.controller.controller import ControllerSpec
-from magos.runtime.controller.source import Source, own_key, owner_key
+from magos.runtime.controller.source import EventSource, own_key, owner_key
 from magos.runtime.manager.assembly import Assembly
 from magos.runtime.manager.manager import ControllerApp
 from magos.runtime.manager.process import run_controllers
@@ -27,7 +27,7 @@ def build_in(namespace: str) -> Callable[[Assembly], Sequence[ControllerSpec]]:
     def build(assembly: Assembly) -> Sequence[ControllerSpec]:
         widgets = assembly.informer(WIDGETS, namespace=namespace)
         children = assembly.informer(CONFIG_MAPS, namespace=namespace)
-        sources = (Source(widgets, own_key), Source(children, owner_key(WIDGETS)))
+        sources = (EventSource(widgets, own_key), EventSource(children, owner_key(WIDGETS)))
         return (
             ControllerSpec(
                 name="toy",

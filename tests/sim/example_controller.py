@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from magos.api.kube import CONFIG_MAPS, ConfigMap
 from magos.api.meta import Kind, ObjectMeta, OwnerReference
 from magos.runtime.controller.controller import ControllerSpec
-from magos.runtime.controller.source import Source, own_key, owner_key
+from magos.runtime.controller.source import EventSource, own_key, owner_key
 from magos.runtime.decision import Create, Decision, Delete, Outcome, Request, StatusPatch, View
 from magos.runtime.manager.assembly import Assembly
 
@@ -66,5 +66,5 @@ def status(greeting: Greeting, phase: str) -> StatusPatch:
 def build(assembly: Assembly) -> Sequence[ControllerSpec]:
     """Compose: what is watched, and which change wakes which Greeting."""
     greetings, config_maps = assembly.informer(GREETINGS), assembly.informer(CONFIG_MAPS)
-    sources = (Source(greetings, own_key), Source(config_maps, owner_key(GREETINGS)))
+    sources = (EventSource(greetings, own_key), EventSource(config_maps, owner_key(GREETINGS)))
     return (ControllerSpec(name="greeting", kind=GREETINGS, reconcile=reconcile, sources=sources),)

@@ -51,7 +51,7 @@ _MASKING = ("tests/unit/runner/test_redact_wrapped.py", "tests/unit/runner/test_
 _REFWATCHER_DOOR = ("tests/unit/apps/test_refwatcher_door.py",)
 _ROLLOUT = ("tests/unit/reconcilers/rollout/test_rollout.py", "tests/unit/reconcilers/rollout/test_rollout_laws.py")
 _ROLLOUT = ("tests/unit/reconcilers/rollout/test_rollout.py", "tests/unit/reconcilers/rollout/test_rollout_laws.py")
-_HOSTS = ("tests/unit/reconcilers/test_refwatcher_hosts.py",)
+_HOSTS = ("tests/unit/reconcilers/refwatcher/test_refwatcher_hosts.py",)
 _PACKS = ("tests/unit/git/test_git_packs.py",)
 _TAGS = ("tests/unit/git/test_git_tags.py",)
 _WIRE = ("tests/unit/git/test_git_wire.py",)
@@ -612,14 +612,14 @@ MUTATIONS = (
     Mutation(
         "promotion: a failed step stops nobody",
         "magos/reconcilers/rollout",
-        "        return Standing.FAILED",
-        "        return Standing.SETTLED",
+        "        return MemberState.FAILED",
+        "        return MemberState.SETTLED",
     ),
     Mutation(
         "promotion: a working step holds nobody up",
         "magos/reconcilers/rollout",
-        "    return Standing.SETTLED if gated(member) else Standing.DRIFT",
-        "    return Standing.DRIFT",
+        "    return MemberState.SETTLED if gated(member) else MemberState.DRIFT",
+        "    return MemberState.DRIFT",
         _ROLLOUT,
     ),
     Mutation(
@@ -632,8 +632,8 @@ MUTATIONS = (
     Mutation(
         "promotion: what the caches say is enough for a grant",
         "magos/reconcilers/rollout",
-        "    if seen.live or not (verdict.grants or verdict.revocations):\n",
-        "    if verdict:\n",
+        "    if seen.live or not (evaluation.grants or evaluation.revocations):\n",
+        "    if evaluation:\n",
         _ROLLOUT,
     ),
     Mutation(
@@ -699,7 +699,7 @@ MUTATIONS = (
     Mutation(
         "own writes: a pass may see caches older than them",
         "magos/runtime",
-        "        if standing is Standing.PARKED:\n            return False\n",
+        "        if state is CacheState.BEHIND:\n            return False\n",
         "",
         ("tests/sim/test_controller.py",),
     ),
@@ -825,14 +825,14 @@ MUTATIONS = (
     Mutation(
         "undecodable: a Project grants beside it",
         "magos/reconcilers",
-        "        failure = ProbeFailure(reason=UNREADABLE, message=str(error))",
+        "        failure = QueryFailure(reason=UNREADABLE, message=str(error))",
         "        rollout = False if error else rollout",
         _VIEW,
     ),
     Mutation(
         "undecodable: a Rollout grants beside it",
         "magos/reconcilers",
-        "failure = failure or ProbeFailure(reason=UNREADABLE, message=str(error))",
+        "failure = failure or QueryFailure(reason=UNREADABLE, message=str(error))",
         "failure = failure if error else None",
         _VIEW,
     ),

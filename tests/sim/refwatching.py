@@ -17,7 +17,7 @@ from magos.api.meta import Condition
 from magos.api.workspace import WORKSPACES, Workspace
 from magos.apps.refwatcher import RefWatcherSettings, refwatcher_controller
 from magos.reconcilers.refwatcher.machine import Failure
-from magos.reconcilers.refwatcher.schedule import Limits, Listing, Poll
+from magos.reconcilers.refwatcher.schedule import Listing, Poll, PollLimits
 from magos.runtime.manager.manager import ControllerApp, Manager
 from magos.runtime.manager.settings import Settings
 from tests.sim.apiserver import Served, SimApiServer
@@ -62,7 +62,7 @@ class World:
         self.server = SimApiServer(self.clock, random.Random(seed + 1))
         self.user = self.server.client("user")
         self.remotes: dict[str, Remote] = {}
-        self.settings = RefWatcherSettings(default_poll_interval=timedelta(seconds=30), limits=Limits())
+        self.settings = RefWatcherSettings(default_poll_interval=timedelta(seconds=30), limits=PollLimits())
 
     def remote(self, name: str, **refs: str) -> Remote:
         """Put a repository on the network."""
@@ -70,11 +70,11 @@ class World:
 
     async def ask(self, poll: Poll) -> Listing:
         """Answer a poll as the Git server would; a time-out is answered by ourselves."""
-        remote = self.remotes[poll.source.url]
+        remote = self.remotes[poll.key.url]
         began = self.clock.monotonic()
         remote.asked.append(began)
         remote.targets.append(poll.targets)
-        remote.fingerprints[poll.source.fingerprint] += 1
+        remote.fingerprints[poll.key.fingerprint] += 1
         if remote.hangs:
             await anyio.sleep(TIMEOUT)
             failure: Failure | None = Failure("GitFailed", "took longer than 10 s")

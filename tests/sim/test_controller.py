@@ -1,4 +1,4 @@
-"""Claims of the controller and of its consistency gate, with the toy controller in a simulated cluster."""
+"""Claims of the controller and of its write barrier, with the toy controller in a simulated cluster."""
 
 import asyncio
 import itertools
@@ -20,18 +20,18 @@ from magos.runtime.controller import controller as controller_module
 from magos.runtime.controller.effects import Step
 from magos.runtime.controller.endings import Applied
 from magos.runtime.controller.passes import PassReport, Result
-from magos.runtime.controller.probes import ProbeRefused
+from magos.runtime.controller.queries import QueryRefused
 from magos.runtime.controller.workqueue import Key
 from magos.runtime.decision import (
     Create,
     Decision,
     Delete,
-    Fact,
     LiveGet,
     LiveList,
     Outcome,
     PatchAnnotations,
-    Probe,
+    Query,
+    QueryAnswer,
     Refusal,
     Request,
     View,
@@ -331,7 +331,7 @@ def test_a_silent_watch_makes_the_pass_wait_and_then_run_stale_without_deleting(
 
     with structlog.testing.capture_logs() as logs:
         in_world(scene)
-    behind = [each for each in logs if each["event"] == "caches lack own writes"]
+    behind = [each for each in logs if each["event"] == "caches do not show own writes"]
     assert [(each["name"], each["resources"]) for each in behind] == [("a", ["configmaps"])]
 
 
@@ -361,20 +361,20 @@ class Remover:
     """Deletes the ConfigMap ``x`` whenever a live read shows it, and notes what its passes see of it."""
 
     def __init__(self) -> None:
-        self.probe = LiveGet(CONFIG_MAPS, "default", "x")
+        self.query = LiveGet(CONFIG_MAPS, "default", "x")
         self.deletions = 0
         self.seen: list[tuple[bool, bool]] = []
         """Per pass: is ``x`` in the view, is the view stale."""
 
     def decide(self, _request: Request, view: View, _now: datetime) -> Decision:
         self.seen.append((view.get(CONFIG_MAPS, "default", "x") is not None, view.stale))
-        fact = view.fact(self.probe)
-        if fact is None:
-            return Decision(probes=(self.probe,))
-        if fact.value is None:
+        answer = view.answer(self.query)
+        if answer is None:
+            return Decision(queries=(self.query,))
+        if answer.value is None:
             return Decision()
         self.deletions += 1
-        uid = fact.value.metadata.uid
+        uid = answer.value.metadata.uid
         return Decision(effects=(Delete(kind=CONFIG_MAPS, namespace="default", name="x", uid=uid),))
 
 
@@ -442,7 +442,7 @@ def test_a_deletion_that_no_event_shows_holds_the_key_until_a_relist_or_makes_it
         await world.resize("a", 4)
         await world.until(lambda: remover.seen[-1] == (False, False), within=1)
         assert remover.deletions == 1
-        assert process.controller.parked == 0
+        assert process.controller.waiting == 0
 
     in_toy_world(remover.decide, scene)
 
@@ -536,25 +536,25 @@ async def _replaced(world: World, watch: Watch) -> str:
     return new.metadata.uid
 
 
-@pytest.mark.parametrize("inherited", ["refusal", "fact", "failures"])
+@pytest.mark.parametrize("inherited", ["refusal", "answer", "failures"])
 def test_an_object_of_the_same_name_inherits_nothing(inherited: str) -> None:
-    shown: list[tuple[str, Refusal | None, Fact | None, int]] = []
-    probe = LiveGet(CONFIG_MAPS, "default", "x")
+    shown: list[tuple[str, Refusal | None, QueryAnswer | None, int]] = []
+    query = LiveGet(CONFIG_MAPS, "default", "x")
     watches: list[Watch] = []
 
     def decide(request: Request, view: View, _now: datetime) -> Decision:
         widget = view.get(WIDGETS, "default", "a")
         if widget is None:
             return Decision()
-        shown.append((widget.metadata.uid, view.refusal, view.fact(probe), request.attempt))
+        shown.append((widget.metadata.uid, view.refusal, view.answer(query), request.attempt))
         if widget.spec.size != 2:
             return Decision()
         if inherited != "failures":
             # From here on the cache is told nothing: the next pass has to wait until it has seen this one's write.
             watches[0].hold()
         status = toy._status(widget, toy.WidgetStatus(phase="Ready"))
-        if inherited == "fact":
-            return Decision(status=status, probes=(probe,))
+        if inherited == "answer":
+            return Decision(status=status, queries=(query,))
         return Decision(status=status, effects=(Create(kind=CONFIG_MAPS, manifest=toy.child_of(widget)),))
 
     async def scene(world: World, process: Process) -> None:
@@ -564,7 +564,7 @@ def test_an_object_of_the_same_name_inherits_nothing(inherited: str) -> None:
         rule = Rule(fault=Answer(code=code), methods=frozenset({"POST"}), path="/configmaps", times=None)
         world.server.faults.add(rule)
         await world.resize("a", 2)
-        await world.until(lambda: len(shown) > 6 or process.controller.parked == 1)
+        await world.until(lambda: len(shown) > 6 or process.controller.waiting == 1)
         uid = await _replaced(world, watches[0])
         await world.until(lambda: shown[-1][0] == uid)
         assert next(each for each in shown if each[0] == uid) == (uid, None, None, 0)
@@ -584,35 +584,35 @@ def test_asking_again_for_what_was_refused_backs_off() -> None:
     in_toy_world(lambda _request, view, _now: Decision(effects=(note(view, "x"),)), scene)
 
 
-class Weather(Probe, frozen=True):
+class Weather(Query, frozen=True):
     place: str
 
 
-def test_probes_are_answered_after_the_decision_and_shown_to_the_next_pass_only() -> None:
-    facts: list[list[Fact | None]] = []
+def test_queries_are_answered_after_the_decision_and_shown_to_the_next_pass_only() -> None:
+    answers: list[list[QueryAnswer | None]] = []
     get = LiveGet(WIDGETS, "default", "a")
     missing = LiveGet(WIDGETS, "default", "nobody")
     everything = LiveList(WIDGETS, "default")
     weather = Weather("here")
     storm = Weather("there")
-    probes = (get, missing, everything, weather, storm)
+    queries = (get, missing, everything, weather, storm)
 
-    async def forecast(probe: Weather, _client: ApiClient) -> str:
-        if probe.place == "there":
-            raise ProbeRefused("Storm", "no forecast from there")
+    async def forecast(query: Weather, _client: ApiClient) -> str:
+        if query.place == "there":
+            raise QueryRefused("Storm", "no forecast from there")
         return "sunny"
 
     def decide(_request: Request, view: View, _now: datetime) -> Decision:
-        facts.append([view.fact(probe) for probe in probes])
-        if len(facts) == 1:
-            return Decision(effects=(note(view, "x"),), probes=probes)
+        answers.append([view.answer(query) for query in queries])
+        if len(answers) == 1:
+            return Decision(effects=(note(view, "x"),), queries=queries)
         return Decision()
 
     async def scene(world: World, process: Process) -> None:
-        await world.until(lambda: len(facts) >= 2)
+        await world.until(lambda: len(answers) >= 2)
         await world.resize("a", 2)
-        await world.until(lambda: len(facts) >= 3)
-        first, second, third = facts[:3]
+        await world.until(lambda: len(answers) >= 3)
+        first, second, third = answers[:3]
         assert first == third == [None] * 5
         live, nobody, listed, sunny, refused = second
         assert live is not None
@@ -629,17 +629,17 @@ def test_probes_are_answered_after_the_decision_and_shown_to_the_next_pass_only(
         assert refused.failure.reason == "Storm"
         assert process.reports[0].result is Result.REQUEUE
 
-    in_toy_world(decide, scene, probes={Weather: forecast})
+    in_toy_world(decide, scene, queries={Weather: forecast})
 
 
-def test_probes_that_are_forbidden_are_facts_and_those_unanswered_back_off() -> None:
-    seen: list[Fact | None] = []
-    probe = LiveGet(CONFIG_MAPS, "default", "x")
+def test_forbidden_queries_are_answered_with_a_failure_and_unanswered_ones_back_off() -> None:
+    seen: list[QueryAnswer | None] = []
+    query = LiveGet(CONFIG_MAPS, "default", "x")
 
     def decide(_request: Request, view: View, _now: datetime) -> Decision:
-        fact = view.fact(probe)
-        seen.append(fact)
-        return Decision(probes=() if fact else (probe,))
+        answer = view.answer(query)
+        seen.append(answer)
+        return Decision(queries=() if answer else (query,))
 
     async def scene(world: World, process: Process) -> None:
         path = "/configmaps/x"
@@ -647,7 +647,7 @@ def test_probes_that_are_forbidden_are_facts_and_those_unanswered_back_off() -> 
         world.server.faults.add(Rule(fault=Answer(code=403, reason="Forbidden"), path=path))
         await world.until(lambda: len(seen) >= 4)
         await anyio.sleep(5)
-        assert [fact is None for fact in seen] == [True, True, True, False]
+        assert [answer is None for answer in seen] == [True, True, True, False]
         assert seen[3] is not None
         assert seen[3].failure is not None
         assert seen[3].failure.reason == "Forbidden"
@@ -662,8 +662,8 @@ def test_a_reconciler_that_never_stops_asking_is_slowed_down() -> None:
         assert len(process.reports) < 20 * controller_module.ROUNDS
         assert process.reports[-1].result is Result.ERROR
 
-    probe = LiveGet(WIDGETS, "default", "a")
-    in_toy_world(lambda _request, _view, _now: Decision(probes=(probe,)), scene)
+    query = LiveGet(WIDGETS, "default", "a")
+    in_toy_world(lambda _request, _view, _now: Decision(queries=(query,)), scene)
 
 
 # --- how a pass ends --------------------------------------------------------------------------------------------------

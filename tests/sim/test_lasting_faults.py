@@ -143,8 +143,8 @@ def curious(request: Request, view: View, now: datetime) -> Decision:
     name: dict[str, Any] = {"kind": WIDGETS, "namespace": meta.namespace, "name": meta.name}
     desired = replace(widget.status, message=None if view.trouble is None else view.trouble.message)
     status = StatusPatch(**name, resource_version=meta.resource_version, observed=widget.status, desired=desired)
-    probe = LiveGet(WIDGETS, meta.namespace, meta.name)
-    return Decision(status=status, probes=(probe,) if view.fact(probe) is None else ())
+    query = LiveGet(WIDGETS, meta.namespace, meta.name)
+    return Decision(status=status, queries=(query,) if view.answer(query) is None else ())
 
 
 def test_trouble_is_shown_within_a_minute_and_no_more_once_it_is_over() -> None:

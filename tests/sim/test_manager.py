@@ -11,7 +11,7 @@ import pytest
 from magos.api.kube import CONFIG_MAPS, EVENTS, LEASES
 from magos.errors import InvariantViolation
 from magos.runtime.controller.controller import ControllerSpec
-from magos.runtime.controller.source import Source, own_key, owner_key
+from magos.runtime.controller.source import EventSource, own_key, owner_key
 from magos.runtime.controller.workqueue import Key
 from magos.runtime.manager import manager as manager_module
 from magos.runtime.manager.assembly import Assembly
@@ -29,7 +29,7 @@ SETTINGS = Settings(namespace="default", health=None, leader_elect=True, grace=2
 def build(assembly: Assembly) -> Sequence[ControllerSpec]:
     widgets = assembly.informer(WIDGETS)
     children = assembly.informer(CONFIG_MAPS)
-    sources = (Source(widgets, own_key), Source(children, owner_key(WIDGETS)))
+    sources = (EventSource(widgets, own_key), EventSource(children, owner_key(WIDGETS)))
     return (ControllerSpec(name="toy", kind=WIDGETS, reconcile=toy.reconcile, sources=sources),)
 
 

@@ -10,7 +10,7 @@ import pytest
 from magos.api.names import source_key
 from magos.api.workspace import WORKSPACES
 from magos.reconcilers.refwatcher.machine import Failure
-from magos.reconcilers.refwatcher.schedule import Limits
+from magos.reconcilers.refwatcher.schedule import PollLimits
 from tests.sim.apiserver import Answer, Rule
 from tests.sim.refwatching import NAMESPACE, Remote, World, in_world, sha, url
 
@@ -74,7 +74,7 @@ def test_a_thousand_workspaces_on_ten_repositories_cost_one_listing_each_and_a_r
 @pytest.mark.parametrize("seed", range(3))
 def test_a_tarpit_delays_nobody_else(seed: int) -> None:
     async def scene(world: World) -> None:
-        world.settings = type(world.settings)(limits=Limits(workers=4, queue=5))
+        world.settings = type(world.settings)(limits=PollLimits(workers=4, queue=5))
         for number in range(12):
             world.remote(f"tar{number}").hangs = True
             await world.create(f"t{number}", f"tar{number}")
@@ -123,7 +123,7 @@ def test_repositories_that_never_answer_do_not_delay_others_of_their_server(seed
 
 def test_many_repositories_on_a_tarpit_take_one_worker() -> None:
     async def scene(world: World) -> None:
-        world.settings = type(world.settings)(limits=Limits(workers=2, queue=2))
+        world.settings = type(world.settings)(limits=PollLimits(workers=2, queue=2))
         for number in range(10):
             remote = world.remote("tar")
             remote.hangs = True

@@ -12,10 +12,10 @@ from magos.runtime.client.client import ApiClient
 from magos.runtime.controller.controller import Controller, ControllerSpec, Machinery
 from magos.runtime.controller.effects import Executor, StepObserver
 from magos.runtime.controller.passes import PassReport
-from magos.runtime.controller.probes import ProbeHandler
-from magos.runtime.controller.source import Source, own_key, owner_key
+from magos.runtime.controller.queries import QueryHandler
+from magos.runtime.controller.source import EventSource, own_key, owner_key
 from magos.runtime.controller.view import Caches
-from magos.runtime.decision import Event, Probe, Reconciler
+from magos.runtime.decision import Event, Query, Reconciler
 from tests.sim import toy
 from tests.sim.apiserver import SimApiServer, SimTransport
 from tests.sim.apiserver.resources import CUSTOM, Json, custom_resource
@@ -37,7 +37,7 @@ class Process:
         reconcile: Reconciler = toy.reconcile,
         observer: StepObserver | None = None,
         workers: int = 4,
-        probes: Mapping[type[Probe], ProbeHandler] | None = None,
+        queries: Mapping[type[Query], QueryHandler] | None = None,
     ) -> None:
         rng = random.Random(world.rng.random())
         self.leading = True
@@ -60,9 +60,9 @@ class Process:
             name="toy",
             kind=WIDGETS,
             reconcile=reconcile,
-            sources=(Source(self.widgets, own_key), Source(self.config_maps, owner_key(WIDGETS))),
+            sources=(EventSource(self.widgets, own_key), EventSource(self.config_maps, owner_key(WIDGETS))),
             workers=workers,
-            probes=probes or {},
+            queries=queries or {},
             log_fields=lambda status: {"phase": status.phase},
         )
         machinery = Machinery(

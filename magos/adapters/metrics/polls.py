@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from magos.reconcilers.refwatcher.machine import PollResult
-from magos.reconcilers.refwatcher.schedule import Schedule
+from magos.reconcilers.refwatcher.schedule import PollScheduler
 from magos.runtime.controller.workqueue import Key
 from magos.runtime.manager.metrics import Family, FamilyType, Metrics, Sample
 
@@ -16,7 +16,7 @@ _LABELS = ("namespace", "name", "result")
 class PollMetrics:
     """Observes a poller; the series of a Workspace exist, from 0 on, for as long as it is polled."""
 
-    def __init__(self, metrics: Metrics, schedule: Schedule, *, per_object: bool) -> None:
+    def __init__(self, metrics: Metrics, schedule: PollScheduler, *, per_object: bool) -> None:
         self._schedule = schedule
         self._per_object = per_object
         self._counts: dict[Key, dict[PollResult, int]] = {}

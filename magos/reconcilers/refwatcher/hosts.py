@@ -62,7 +62,7 @@ class Hosts(Generic[G]):
         self._lanes: dict[G, Lane] = {}
         self._held: dict[G, tuple[Lane, bool]] = {}  # the lane, and whether it counts among the suspects
         self._suspects = 0
-        self._parking: dict[str, None] = {}  # servers that somebody is parked for
+        self._parking: dict[str, None] = {}  # servers that a user is parked for
 
     def enter(self, item: G, host: str) -> None:
         """Remember the server, and what is known about its user, for as long as they are used."""
@@ -89,7 +89,7 @@ class Hosts(Generic[G]):
         return False
 
     def next_parked(self) -> G | None:
-        """Give a slot to somebody parked and return it, None if nobody fits.
+        """Give a slot to a parked user and return it, None if there is no slot for any.
 
         Who is probably well comes first: prompt before new before slow ones, and new ones of servers that are not slow
         before others.

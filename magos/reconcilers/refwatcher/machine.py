@@ -18,26 +18,29 @@ from magos.api.conditions import ConditionType, Wanted, find, merge, shorten
 from magos.api.likeness import CREDENTIALS_MATTER, credentials_hint
 from magos.api.meta import Condition
 from magos.api.workspace import WORKSPACES, Workspace
+from magos.reconcilers.events import EventBuilder
 from magos.reconcilers.revisions import applied_revision, detected_revision, source_of
-from magos.runtime.decision import Decision, Event, EventType, Outcome, PatchAnnotations, StatusPatch
+from magos.reconcilers.statuses import status_patch
+from magos.runtime.decision import Decision, Event, Outcome, PatchAnnotations, StatusPatch
 
-__all__ = ["TOLERATED_ERRORS", "Failure", "Heard", "Observation", "PollResult", "judge", "reconcile"]
+__all__ = ["TOLERATED_ERRORS", "Failure", "PollAnswer", "Observation", "PollResult", "compare", "reconcile"]
 
 TOLERATED_ERRORS = 2
 """Errors in a row that are not worth a condition."""
 
+_EVENTS = EventBuilder(WORKSPACES, "Poll")
 _OWNED = frozenset({ConditionType.SOURCE_UNREACHABLE})
 
 
 class Failure(Struct, frozen=True):
-    """Why a poll told nothing: a reason of spec §6.7 and a message for people."""
+    """Why a poll has no commit: a reason of spec §6.7 and a message for people."""
 
     reason: str
     message: str
 
 
-class Heard(Struct, frozen=True, kw_only=True):
-    """What the last poll of a Workspace told: a commit or a failure; ``errors`` counts failures in a row."""
+class PollAnswer(Struct, frozen=True, kw_only=True):
+    """What the last poll of a Workspace answered: a commit or a failure; ``errors`` counts failures in a row."""
 
     sha: str = ""
     failure: Failure | None = None
@@ -54,7 +57,7 @@ class PollResult(StrEnum):
 
 
 class Observation(Struct, frozen=True, kw_only=True):
-    """A Workspace that exists, whether it is polled, and what was heard since it was judged last.
+    """A Workspace that exists, whether it is polled, and the poll answer that is not dealt with yet.
 
     ``similar`` are the Secrets that may have been meant for its URL, where none is in force.
     """
@@ -62,30 +65,31 @@ class Observation(Struct, frozen=True, kw_only=True):
     now: datetime
     workspace: Workspace
     polled: bool = True
-    heard: Heard | None = None
+    answer: PollAnswer | None = None
     similar: tuple[str, ...] = ()
 
 
-def judge(workspace: Workspace, heard: Heard) -> PollResult:
+def compare(workspace: Workspace, answer: PollAnswer) -> PollResult:
     """Compare with the known commit: a valid DR, otherwise the commit of this source that was applied last."""
-    if heard.failure is not None:
+    if answer.failure is not None:
         return PollResult.ERROR
     known = detected_revision(workspace) or applied_revision(workspace)
     if not known:
         return PollResult.SEEDED
-    return PollResult.UNCHANGED if known == heard.sha else PollResult.CHANGED
+    return PollResult.UNCHANGED if known == answer.sha else PollResult.CHANGED
 
 
 def reconcile(seen: Observation) -> Decision:
     """Return the decision for one observation: total, deterministic and free of side effects."""
-    heard = seen.heard if seen.polled else None
-    status, complaint = _condition(seen, heard)
-    if heard is None or judge(seen.workspace, heard) not in (PollResult.CHANGED, PollResult.SEEDED):
+    answer = seen.answer if seen.polled else None
+    status, complaint = _condition(seen, answer)
+    if answer is None or compare(seen.workspace, answer) not in (PollResult.CHANGED, PollResult.SEEDED):
         return Decision(status=status, events=complaint, outcome=Outcome.DONE)
+    target = seen.workspace.spec.source.target_revision
     return Decision(
         status=status,
-        effects=(_announcement(seen.workspace, heard.sha),),
-        events=(*complaint, _detected(seen.workspace, heard.sha)),
+        effects=(_announcement(seen.workspace, answer.sha),),
+        events=(*complaint, _EVENTS.normal(seen.workspace, "RevisionDetected", f"{target} is at {answer.sha}.")),
         outcome=Outcome.DONE,
     )
 
@@ -102,39 +106,33 @@ def _announcement(workspace: Workspace, sha: str) -> PatchAnnotations:
     )
 
 
-def _condition(seen: Observation, heard: Heard | None) -> tuple[StatusPatch | None, tuple[Event, ...]]:
+def _condition(seen: Observation, answer: PollAnswer | None) -> tuple[StatusPatch | None, tuple[Event, ...]]:
     """Return the write that brings ``SourceUnreachable`` up to date, and the Event if it comes into being."""
     workspace = seen.workspace
     old = workspace.status.conditions
     present = find(old, ConditionType.SOURCE_UNREACHABLE)
     wanted: list[Wanted] = []
-    if heard is not None and heard.failure is not None:
-        if heard.errors <= TOLERATED_ERRORS:
+    if answer is not None and answer.failure is not None:
+        if answer.errors <= TOLERATED_ERRORS:
             return None, ()
         wanted.append(
             Wanted(
                 type=ConditionType.SOURCE_UNREACHABLE,
                 status="True",
-                reason=heard.failure.reason,
-                message=_complaint(heard.failure, seen.similar),
+                reason=answer.failure.reason,
+                message=_complaint(answer.failure, seen.similar),
             )
         )
-    elif heard is None and seen.polled:
+    elif answer is None and seen.polled:
         return None, ()
     if present is not None and wanted and _says(present, wanted[0]):
         return None, ()
     conditions = merge(old, wanted, owned=_OWNED, generation=workspace.metadata.generation, now=seen.now)
     if conditions == old:
         return None, ()
-    patch = StatusPatch(
-        kind=WORKSPACES,
-        namespace=workspace.metadata.namespace,
-        name=workspace.metadata.name,
-        resource_version=workspace.metadata.resource_version,
-        observed=workspace.status,
-        desired=replace(workspace.status, conditions=conditions),
-    )
-    return patch, tuple(_unreachable(workspace, each) for each in wanted if present is None)
+    patch = status_patch(WORKSPACES, workspace, replace(workspace.status, conditions=conditions))
+    new = wanted if present is None else ()
+    return patch, tuple(_EVENTS.warning(workspace, each.type, f"{each.reason}: {each.message}") for each in new)
 
 
 def _complaint(failure: Failure, similar: tuple[str, ...]) -> str:
@@ -145,27 +143,3 @@ def _complaint(failure: Failure, similar: tuple[str, ...]) -> str:
 def _says(present: Condition, wanted: Wanted) -> bool:
     """Tell whether the condition is up to date; a generation that moved on is not worth a write."""
     return (present.status, present.reason, present.message) == (wanted.status, wanted.reason, wanted.message)
-
-
-def _detected(workspace: Workspace, sha: str) -> Event:
-    target = workspace.spec.source.target_revision
-    return _event(workspace, EventType.NORMAL, "RevisionDetected", f"{target} is at {sha}.")
-
-
-def _unreachable(workspace: Workspace, wanted: Wanted) -> Event:
-    note = f"{wanted.reason}: {wanted.message}"
-    return _event(workspace, EventType.WARNING, ConditionType.SOURCE_UNREACHABLE, note)
-
-
-def _event(workspace: Workspace, type_: EventType, reason: str, note: str) -> Event:
-    meta = workspace.metadata
-    return Event(
-        regarding=WORKSPACES.ref(meta.namespace, meta.name),
-        uid=meta.uid,
-        type=type_,
-        reason=str(reason),
-        action="Poll",
-        note=note,
-        api_version=WORKSPACES.api_version,
-        resource_version=meta.resource_version,
-    )

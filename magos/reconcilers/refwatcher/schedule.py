@@ -1,8 +1,8 @@
-"""Which source is listed next, and when: registry, heap by due time and bounded queue as one pure state machine.
+"""Which listing is made next, and when: registry, heap by due time and bounded queue as one pure state machine.
 
-It is told the time in seconds of any monotonic clock and the random draws; it sets no timer and asks nobody.
+Callers pass the time in seconds of any monotonic clock and the random draws; it sets no timer and does no I/O.
 
-1. A new source is first due uniformly within its interval; then an interval after each answer, the smallest among its
+1. A new listing is first due uniformly within its interval; then an interval after each answer, the smallest among its
    entries. After an error it is due after 30 s at the latest, but never before the server wants to be asked again.
 2. An entry whose URL or target changed has forgotten everything and is due at once. A changed interval counts from the
    next due time on.
@@ -18,10 +18,10 @@ from enum import StrEnum
 from msgspec import Struct, field
 
 from magos.reconcilers.refwatcher.hosts import Hosts
-from magos.reconcilers.refwatcher.machine import Failure, Heard
-from magos.reconcilers.refwatcher.watch import Access, Source, Watch
+from magos.reconcilers.refwatcher.machine import Failure, PollAnswer
+from magos.reconcilers.refwatcher.watch import Access, ListingKey, Watch
 
-__all__ = ["LONGEST_PENALTY", "LONGEST_RETRY", "SLOW", "Limits", "Listing", "Name", "Poll", "Schedule"]
+__all__ = ["LONGEST_PENALTY", "LONGEST_RETRY", "SLOW", "PollLimits", "Listing", "Name", "Poll", "PollScheduler"]
 
 Name = tuple[str, str]
 """Namespace and name of a Workspace."""
@@ -36,7 +36,7 @@ SLOW = 5.0
 """Seconds from which on an answer is not one in good time."""
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class PollLimits(Struct, frozen=True, kw_only=True):
     """Listings at a time, and how many more may be queued for them."""
 
     workers: int = 20
@@ -46,7 +46,7 @@ class Limits(Struct, frozen=True, kw_only=True):
 class Poll(Struct, frozen=True, kw_only=True):
     """One listing to be made; ``namespace`` is where the access' Secret is."""
 
-    source: Source
+    key: ListingKey
     namespace: str
     access: Access
     members: Mapping[Name, Watch]
@@ -58,10 +58,10 @@ class Poll(Struct, frozen=True, kw_only=True):
 
 
 class Listing(Struct, frozen=True, kw_only=True):
-    """The answer: a commit or a failure for each target, nothing at all if it was not asked after all.
+    """The answer: a commit or a failure for each target, nothing at all if the server was not asked.
 
-    ``seconds`` is how long the server took, None if it was not asked; ``retry_after`` how long it wants to be left
-    alone.
+    ``seconds`` is how long the server took, None if it was not asked; ``retry_after`` how long it
+    wants to be left alone.
     """
 
     results: Mapping[str, str | Failure] = field(default_factory=dict)
@@ -77,12 +77,12 @@ class _State(StrEnum):
 
 
 class _Group:
-    """All entries of one source."""
+    """All entries of one listing."""
 
-    __slots__ = ("due", "host", "members", "not_before", "serial", "source", "state", "wanted")
+    __slots__ = ("due", "host", "key", "members", "not_before", "serial", "state", "wanted")
 
-    def __init__(self, source: Source, host: str, due: float) -> None:
-        self.source = source
+    def __init__(self, key: ListingKey, host: str, due: float) -> None:
+        self.key = key
         self.host = host
         self.members: dict[Name, Watch] = {}
         self.due = due
@@ -97,23 +97,23 @@ class _Group:
 
 
 class _Entry:
-    """One Workspace; ``pending`` is what was heard and is not dealt with yet."""
+    """One Workspace; ``pending`` is the poll answer that is not dealt with yet."""
 
     __slots__ = ("errors", "pending", "watch")
 
     def __init__(self, watch: Watch) -> None:
         self.watch = watch
-        self.pending: Heard | None = None
+        self.pending: PollAnswer | None = None
         self.errors = 0
 
 
-class Schedule:
+class PollScheduler:
     """See the module."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: PollLimits) -> None:
         self._limits = limits
         self._entries: dict[Name, _Entry] = {}
-        self._groups: dict[Source, _Group] = {}
+        self._groups: dict[ListingKey, _Group] = {}
         self._heap: list[tuple[float, int, _Group]] = []
         self._queue: deque[_Group] = deque()
         self._hosts: Hosts[_Group] = Hosts(limits.workers)
@@ -135,7 +135,7 @@ class Schedule:
 
     @property
     def depth(self) -> int:
-        """Sources that are queued for a worker."""
+        """Listings that are queued for a worker."""
         return len(self._queue)
 
     @property
@@ -144,7 +144,7 @@ class Schedule:
         return self._running
 
     def track(self, name: Name, watch: Watch, now: float, draw: float) -> None:
-        """Poll a Workspace from now on as ``watch`` says; ``draw`` in [0, 1) decides when a new source is first due."""
+        """Poll a Workspace as ``watch`` says; ``draw`` in [0, 1) decides when a new listing is first due."""
         entry = self._entries.get(name)
         if entry is not None and entry.watch.uid != watch.uid:
             self.drop(name)
@@ -156,8 +156,8 @@ class Schedule:
         before, entry.watch = entry.watch, watch
         if not watch.same_question(before):
             entry.pending, entry.errors = None, 0
-        if watch.source == before.source:
-            group = self._groups[watch.source]
+        if watch.key == before.key:
+            group = self._groups[watch.key]
             group.members[name] = watch
             if watch.target != before.target:
                 self._want(group, now)
@@ -176,13 +176,13 @@ class Schedule:
         entry = self._entries.get(name)
         return None if entry is None else entry.watch
 
-    def heard(self, name: Name) -> Heard | None:
-        """Return what was heard for a Workspace and is not settled."""
+    def answer(self, name: Name) -> PollAnswer | None:
+        """Return the poll answer for a Workspace that is not dealt with yet."""
         entry = self._entries.get(name)
         return None if entry is None else entry.pending
 
-    def settle(self, name: Name) -> None:
-        """Nothing is left to do about what was heard."""
+    def done(self, name: Name) -> None:
+        """Note that the poll answer is dealt with."""
         entry = self._entries.get(name)
         if entry is not None:
             entry.pending = None
@@ -202,7 +202,7 @@ class Schedule:
         self._admit(now)
         while self._queue and self._running < self._limits.workers:
             group = self._queue.popleft()
-            if not group.members:  # everybody left while it was queued
+            if not group.members:  # the last member left while it was queued
                 self._hosts.release(group, group.host, prompt=None)
                 self._retire(group)
                 self._admit(now)
@@ -211,7 +211,7 @@ class Schedule:
             self._running += 1
             first = min(group.members)
             return Poll(
-                source=group.source,
+                key=group.key,
                 namespace=first[0],
                 access=group.members[first].access,
                 members=dict(group.members),
@@ -219,12 +219,12 @@ class Schedule:
         return None
 
     def finish(self, poll: Poll, listing: Listing, now: float) -> tuple[Name, ...]:
-        """Take the answer to a listing; return the Workspaces that have heard something."""
-        group = self._groups[poll.source]
+        """Take the answer to a listing; return the Workspaces that have a poll answer."""
+        group = self._groups[poll.key]
         self._running -= 1
         prompt = None if listing.seconds is None else listing.seconds < SLOW
         self._hosts.release(group, group.host, prompt=prompt)
-        told = [name for name, watch in poll.members.items() if self._tell(name, watch, listing)]
+        answered = [name for name, watch in poll.members.items() if self._take_answer(name, watch, listing)]
         troubled = not listing.results or any(isinstance(each, Failure) for each in listing.results.values())
         if group.members:
             pause = min(group.interval, LONGEST_RETRY) if troubled else group.interval
@@ -234,38 +234,38 @@ class Schedule:
             self._wait(group, max(due, group.not_before))
         else:
             self._retire(group)
-        return tuple(told)
+        return tuple(answered)
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
-    def _tell(self, name: Name, asked: Watch, listing: Listing) -> bool:
+    def _take_answer(self, name: Name, asked: Watch, listing: Listing) -> bool:
         entry = self._entries.get(name)
         result = listing.results.get(asked.target)
         if entry is None or result is None or not entry.watch.same_question(asked):
             return False
         if isinstance(result, Failure):
             entry.errors += 1
-            entry.pending = Heard(failure=result, errors=entry.errors)
+            entry.pending = PollAnswer(failure=result, errors=entry.errors)
         else:
             entry.errors = 0
-            entry.pending = Heard(sha=result)
+            entry.pending = PollAnswer(sha=result)
         return True
 
     def _join(self, name: Name, watch: Watch, now: float, first: float) -> None:
-        group = self._groups.get(watch.source)
+        group = self._groups.get(watch.key)
         if group is None:
-            group = _Group(watch.source, watch.host, first)
+            group = _Group(watch.key, watch.host, first)
             group.members[name] = watch
-            self._groups[watch.source] = group
+            self._groups[watch.key] = group
             self._hosts.enter(group, group.host)
             self._wait(group, first)
             return
         group.members[name] = watch
         if first <= now or group.due >= now + watch.interval:
-            self._want(group, first)  # otherwise the turn of the source comes within the interval anyway
+            self._want(group, first)  # otherwise its turn comes within the interval anyway
 
     def _leave(self, name: Name, watch: Watch) -> None:
-        group = self._groups[watch.source]
+        group = self._groups[watch.key]
         del group.members[name]
         if group.members or group.state in (_State.QUEUED, _State.RUNNING):
             return
@@ -274,7 +274,7 @@ class Schedule:
         self._retire(group)
 
     def _retire(self, group: _Group) -> None:
-        del self._groups[group.source]
+        del self._groups[group.key]
         self._hosts.leave(group, group.host)
         group.serial = 0
 

@@ -1,7 +1,7 @@
 """What is to be polled for a Workspace, and with whose credentials.
 
-Entries with equal URL and credentials are one ``Source`` and share one listing. Credentials are known here by a
-fingerprint only: whoever makes it makes equal ones for equal credentials, and nothing can be read out of it.
+Entries with equal URL and credentials are one ``ListingKey`` and share one listing. Credentials are known here by a
+fingerprint only: it is equal for equal credentials, and nothing can be read out of it.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,14 +14,14 @@ from magos.api.kube import SECRET_METADATA
 from magos.api.workspace import WORKSPACES, Workspace
 from magos.durations import parse_duration
 from magos.ids import is_git_sha
-from magos.runtime.decision import Fact, Probe, Request, View
+from magos.runtime.decision import Query, QueryAnswer, Request, View
 
 __all__ = [
     "ANONYMOUS",
     "DEFAULT_POLL_INTERVAL",
     "Access",
     "RepositoryAccess",
-    "Source",
+    "ListingKey",
     "Subject",
     "Watch",
     "WatchSettings",
@@ -35,7 +35,7 @@ Version = tuple[str, str]
 """UID and resourceVersion."""
 
 
-class RepositoryAccess(Probe, frozen=True):
+class RepositoryAccess(Query, frozen=True):
     """Which credentials ``namespace`` has for ``repo_url``. Value: ``Access``.
 
     ``versions`` are the labelled Secrets there as the caches have them: an answer holds until they change.
@@ -63,7 +63,7 @@ class Access(Struct, frozen=True, kw_only=True):
 ANONYMOUS = Access()
 
 
-class Source(Struct, frozen=True, order=True):
+class ListingKey(Struct, frozen=True, order=True):
     """What one listing answers for: a URL, byte for byte, asked with one set of credentials."""
 
     url: str
@@ -71,7 +71,7 @@ class Source(Struct, frozen=True, order=True):
 
 
 class Watch(Struct, frozen=True, kw_only=True):
-    """The registry's entry of one Workspace; ``interval`` in seconds, ``host`` is who a slow answer is blamed on."""
+    """The registry's entry of one Workspace; ``interval`` in seconds, ``host`` is the server whose slowness counts."""
 
     uid: str
     url: str
@@ -81,9 +81,9 @@ class Watch(Struct, frozen=True, kw_only=True):
     access: Access = ANONYMOUS
 
     @property
-    def source(self) -> Source:
+    def key(self) -> ListingKey:
         """The listing that this entry takes part in."""
-        return Source(self.url, self.access.fingerprint)
+        return ListingKey(self.url, self.access.fingerprint)
 
     def same_question(self, other: "Watch") -> bool:
         """Tell whether an answer to the other entry answers this one."""
@@ -117,11 +117,11 @@ def observe(request: Request, view: View, settings: WatchSettings) -> Subject:
     access = ANONYMOUS
     if secrets:
         versions = tuple((each.metadata.uid, each.metadata.resource_version) for each in secrets)
-        probe = RepositoryAccess(request.namespace, source.repo_url, versions)
-        fact = view.fact(probe)
-        if fact is None:
-            return Subject(workspace=workspace, ask=probe)
-        access = _access(fact)
+        query = RepositoryAccess(request.namespace, source.repo_url, versions)
+        answer = view.answer(query)
+        if answer is None:
+            return Subject(workspace=workspace, ask=query)
+        access = _access(answer)
     watch = Watch(
         uid=workspace.metadata.uid,
         url=source.repo_url,
@@ -136,7 +136,7 @@ def observe(request: Request, view: View, settings: WatchSettings) -> Subject:
 def poll_interval(values: Mapping[str, str], default: timedelta) -> timedelta:
     """Return the interval in force: the default if the annotation cannot be read, the bound if it is out of range.
 
-    Which of the two was replaced is told by the workspace controller, whose condition ``InvalidAnnotations`` is.
+    The workspace controller reports the replacement, as the condition ``InvalidAnnotations`` is its own.
     """
     text = values.get(GIT_POLL_INTERVAL)
     if text is None:
@@ -147,13 +147,13 @@ def poll_interval(values: Mapping[str, str], default: timedelta) -> timedelta:
         return default
 
 
-def _access(fact: Fact) -> Access:
-    if fact.failure is not None:
-        # Told apart from every real one, so that it shares no listing: there is nothing to list with.
+def _access(answer: QueryAnswer) -> Access:
+    if answer.failure is not None:
+        # Differs from every real fingerprint, so that it shares no listing: there are no credentials to list with.
         return Access(
-            fingerprint=f"unreadable:{fact.failure.reason}",
-            problem=f"the repository Secrets cannot be read: {fact.failure.message}; check the rights of RefWatcher",
+            fingerprint=f"unreadable:{answer.failure.reason}",
+            problem=f"the repository Secrets cannot be read: {answer.failure.message}; check the rights of RefWatcher",
         )
-    if not isinstance(fact.value, Access):
-        raise TypeError(f"RepositoryAccess was answered with {type(fact.value).__name__}")
-    return fact.value
+    if not isinstance(answer.value, Access):
+        raise TypeError(f"RepositoryAccess was answered with {type(answer.value).__name__}")
+    return answer.value

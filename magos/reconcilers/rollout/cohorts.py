@@ -15,7 +15,7 @@ __all__ = ["Cohorts", "Step", "UnparsableSelector", "divide", "label_of"]
 
 
 class UnparsableSelector(ValueError):
-    """A step's selector means nothing; the text names step and fault."""
+    """A step's selector cannot be parsed; the text names step and fault."""
 
 
 class Step(Struct, frozen=True, kw_only=True):
@@ -27,14 +27,14 @@ class Step(Struct, frozen=True, kw_only=True):
 
 
 class Cohorts(Struct, frozen=True, kw_only=True):
-    """All steps in order, and who is in none of them."""
+    """All steps in order, and the members that are in none of them."""
 
     steps: tuple[Step, ...]
     unselected: tuple[Workspace, ...]
 
     @property
     def empty(self) -> tuple[int, ...]:
-        """The steps that match nobody at all."""
+        """The steps that match no member at all."""
         return tuple(index for index, step in enumerate(self.steps) if not step.matches)
 
     def before(self, index: int) -> tuple[Workspace, ...]:
@@ -60,14 +60,14 @@ def label_of(names: Iterable[str]) -> str:
 def divide(steps: Sequence[RolloutStep], members: Iterable[Workspace]) -> Cohorts:
     """Give each member to the earliest step that selects it; raise ``UnparsableSelector``."""
     rest = sorted(members, key=lambda member: member.metadata.name)
-    everybody = tuple(rest)
+    everyone = tuple(rest)
     divided: list[Step] = []
     for step in steps:
         try:
             selector = compile_selector(step.selector)
         except ValueError as error:
-            raise UnparsableSelector(f"step {label_of([step.name])}: {error}") from error
-        matches = frozenset(each.metadata.name for each in everybody if selector.matches(each.metadata.labels))
+            raise UnparsableSelector(f"step {label_of([step.name])} is invalid: {error}") from error
+        matches = frozenset(each.metadata.name for each in everyone if selector.matches(each.metadata.labels))
         cohort = tuple(each for each in rest if each.metadata.name in matches)
         rest = [each for each in rest if each.metadata.name not in matches]
         divided.append(Step(name=step.name, matches=matches, cohort=cohort))

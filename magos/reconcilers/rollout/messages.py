@@ -6,10 +6,10 @@ from magos.api.phases import GRANTABLE, RUNNING, TERMINAL
 from magos.api.workspace import Workspace
 from magos.reconcilers.revisions import applied_revision
 from magos.reconcilers.rollout.cohorts import Cohorts, label_of
+from magos.reconcilers.rollout.memberstate import MemberState, gated, member_state
 from magos.reconcilers.rollout.promotion import Obstacle
-from magos.reconcilers.rollout.standing import Standing, gated, standing_of
 
-__all__ = ["MOST_NAMES", "failed", "listed", "nobody_found", "progressing", "unselected"]
+__all__ = ["MOST_NAMES", "failed", "listed", "none_selected", "progressing", "unselected"]
 
 MOST_NAMES = 10
 
@@ -21,24 +21,24 @@ def listed(items: Sequence[str]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def nobody_found(cohorts: Cohorts, project: str) -> str:
-    """Say which steps select nobody."""
+def none_selected(cohorts: Cohorts, project: str) -> str:
+    """Name the steps that select no member."""
     names = label_of(cohorts.steps[index].name for index in cohorts.empty)
     return (
-        f"Steps {names} select no Workspace of Project {project}; nothing is granted until they do."
+        f"Steps {names} select no Workspace of Project {project}; no member is granted until they do."
         " Correct the selectors or label the Workspaces."
     )
 
 
 def unselected(members: Sequence[Workspace]) -> str:
-    """Say who is in no step."""
-    noun = "member is" if len(members) == 1 else "members are"
-    return f"{len(members)} {noun} in no step and never run: {_names(members)}. Label them or extend the steps."
+    """Name the members that are in no step."""
+    noun = "member is in no step and never runs" if len(members) == 1 else "members are in no step and never run"
+    return f"{len(members)} {noun}: {_names(members)}. Change their labels, or add steps that select them."
 
 
 def failed(cohorts: Cohorts, active: int) -> str:
-    """Say who failed how, and who waits behind."""
-    bad = [each for each in cohorts.steps[active].cohort if standing_of(each) is Standing.FAILED]
+    """Name the failed members with phase and reason, and the steps that wait for them."""
+    bad = [each for each in cohorts.steps[active].cohort if member_state(each) is MemberState.FAILED]
     causes = [f"{each.metadata.name} {each.status.phase}/{each.status.reason}" for each in bad]
     later = [step.name for step in cohorts.steps[active + 1 :] if step.cohort]
     halted = f" Until then {label_of(later)} {'waits' if len(later) == 1 else 'wait'}." if later else ""
@@ -49,32 +49,33 @@ def failed(cohorts: Cohorts, active: int) -> str:
 
 
 def progressing(cohorts: Cohorts, active: int, obstacles: Sequence[Obstacle]) -> str:
-    """Say who of the active step runs, is gated, or waits, and for what."""
+    """Name the members of the active step that run, are gated, or wait, and say for what."""
     stopped = {obstacle.member.metadata.name for obstacle in obstacles}
     cohort = [each for each in cohorts.steps[active].cohort if each.metadata.name not in stopped]
     groups: tuple[tuple[str, Callable[[Workspace], bool]], ...] = (
         ("running", lambda each: each.status.phase in RUNNING),
         ("gated", gated),
         ("waiting", lambda each: each.status.phase in GRANTABLE and not gated(each)),
-        ("with new work", lambda each: each.status.phase in TERMINAL and standing_of(each) is Standing.URGENT),
+        ("with new work", lambda each: each.status.phase in TERMINAL and member_state(each) is MemberState.URGENT),
     )
     parts = [f"{word} {_names(found)}" for word, test in groups if (found := [each for each in cohort if test(each)])]
     parts += [_obstacle(obstacle) for obstacle in obstacles[:MOST_NAMES]]
     if len(obstacles) > MOST_NAMES:
         parts.append(f"{len(obstacles) - MOST_NAMES} more wait for earlier steps")
-    return f"Step {cohorts.label(active)} of {len(cohorts.steps)}: {'; '.join(parts) or 'nobody has begun'}."
+    return f"Step {cohorts.label(active)} of {len(cohorts.steps)}: {'; '.join(parts) or 'no member has begun'}."
 
 
 def _obstacle(obstacle: Obstacle) -> str:
     name = obstacle.member.metadata.name
     if not obstacle.revision:
         return (
-            f"{name} waits: nobody has told yet which revision it is to run ({_names(obstacle.behind)} run before it)"
+            f"{name} waits: RefWatcher has not detected its revision yet (is it running?), and"
+            f" {_names(obstacle.behind)} must apply it first"
         )
     if not obstacle.behind:
         return (
-            f"{name} waits: its run is not prepared with revision {obstacle.revision} yet"
-            " (is the workspace controller running?)"
+            f"{name} waits: the workspace controller has not recorded revision {obstacle.revision} for its run yet"
+            " (is it running?)"
         )
     behind = [f"{each.metadata.name} ({applied_revision(each) or 'nothing'} applied)" for each in obstacle.behind]
     return f"{name} waits: revision {obstacle.revision} not yet applied by {listed(behind)}"

@@ -16,15 +16,15 @@ from magos.runtime.decision import (
     UNREADABLE,
     LiveGet,
     LiveList,
-    Probe,
-    ProbeFailure,
+    Query,
+    QueryFailure,
     Refusal,
     Request,
     Unreadable,
     View,
 )
 
-__all__ = ["Observation", "live_probes", "observe"]
+__all__ = ["Observation", "live_queries", "observe"]
 
 
 class Observation(Struct, frozen=True, kw_only=True):
@@ -36,10 +36,10 @@ class Observation(Struct, frozen=True, kw_only=True):
     live: bool = False
     stale: bool = False
     refusal: Refusal | None = None
-    failure: ProbeFailure | None = None
+    failure: QueryFailure | None = None
 
 
-def live_probes(namespace: str, name: str) -> tuple[Probe, ...]:
+def live_queries(namespace: str, name: str) -> tuple[Query, ...]:
     """Return the reads that a grant or a revocation is decided on.
 
     The whole namespace is listed: API servers older than 1.31 cannot select by ``spec.projectRef.name``.
@@ -50,17 +50,17 @@ def live_probes(namespace: str, name: str) -> tuple[Probe, ...]:
 def observe(request: Request, view: View, now: datetime) -> Observation:
     """Collect what the Rollout named by ``request`` is judged by."""
     namespace, name = request.namespace, request.name
-    facts = [view.fact(probe) for probe in live_probes(namespace, name)]
-    values: list[Any] = [fact.value for fact in facts if fact is not None and fact.failure is None]
-    live = len(values) == len(facts)
+    answers = [view.answer(query) for query in live_queries(namespace, name)]
+    values: list[Any] = [answer.value for answer in answers if answer is not None and answer.failure is None]
+    live = len(values) == len(answers)
     rollout = values[0] if live else view.get(ROLLOUTS, namespace, name)
-    failure = next((fact.failure for fact in facts if fact is not None and fact.failure is not None), None)
+    failure = next((answer.failure for answer in answers if answer is not None and answer.failure is not None), None)
     workspaces: tuple[Workspace, ...] = values[1] if live else ()
     if not live:
         try:
             workspaces = view.by_index(WORKSPACES, BY_PROJECT, project_index(namespace, name))
         except Unreadable as error:  # fewer members than there are would let a step pass for complete
-            failure = failure or ProbeFailure(reason=UNREADABLE, message=str(error))
+            failure = failure or QueryFailure(reason=UNREADABLE, message=str(error))
     return Observation(
         now=now,
         rollout=rollout,

@@ -13,13 +13,13 @@ from msgspec import Struct
 
 from magos.errors import InvariantViolation
 from magos.reconcilers.rollout.cohorts import Step
-from magos.reconcilers.rollout.standing import Standing, standing_of
+from magos.reconcilers.rollout.memberstate import MemberState, member_state
 
 __all__ = ["TABLE", "Place", "StepState", "active_step", "states_of"]
 
 
 class StepState(StrEnum):
-    """The gravest standing in a step's cohort; a step without a cohort is complete with its predecessor."""
+    """The gravest member state in a step's cohort; a step without a cohort is complete with its predecessor."""
 
     FAILED = "failed"
     URGENT = "urgent"
@@ -107,8 +107,8 @@ def active_step(states: Sequence[StepState], stored: int) -> int:
 
 
 def _state(step: Step) -> StepState:
-    found = {standing_of(member) for member in step.cohort}
-    gravest = next((standing for standing in Standing if standing in found), None)
+    found = {member_state(member) for member in step.cohort}
+    gravest = next((state for state in MemberState if state in found), None)
     return StepState.EMPTY if gravest is None else StepState(gravest.value)
 
 

@@ -1,8 +1,8 @@
 """The promotion guarantee: a later step receives a commit only after all earlier steps applied it (spec §6.4, rule 8).
 
-It holds between Workspaces of the same repository and target revision. A commit that nobody knows yet is promoted to
-nobody who has somebody before it. Nor is one that the member's run has not recorded yet: only a recorded commit takes
-permission with it when it is replaced (spec §6.2.4), an announced one that is overtaken would leave it to the next.
+It holds between Workspaces of the same repository and target revision. A member with others before it is not granted
+while its commit is unknown, or not recorded by its run yet: only a recorded commit takes permission with it when it is
+replaced (spec §6.2.4); an announced one that is overtaken would leave the permission to the next.
 """
 
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ def released_revisions(member: Workspace) -> tuple[str, ...]:
     """Return every commit that a grant could let through now.
 
     That is the pending revision; and, where there is a plan already, the commit of that plan: a newer commit does not
-    replace it as long as somebody's approval can still carry it on.
+    replace it as long as an approval can still carry it on.
     """
     pending, run = pending_revision(member), member.status.current_run
     if member.status.phase not in WITH_PLAN:

@@ -1,4 +1,4 @@
-"""What a VariableSet is judged by: itself, its sources as just read, and what the process remembers of them."""
+"""The observation of a VariableSet: itself, its value sources as just read, and what the process cached of them."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -6,24 +6,24 @@ from datetime import datetime
 from msgspec import Struct, field
 
 from magos.api.kube import CONFIG_MAP_METADATA, SECRET_METADATA
-from magos.api.variableset import VARIABLESETS, SourceKey, SourceKind, VariableSet
-from magos.reconcilers.variableset.sources import (
-    Memory,
-    Remembered,
-    SourceContent,
-    SourceReport,
+from magos.api.variableset import VARIABLESETS, SourceKind, ValueSourceKey, VariableSet
+from magos.reconcilers.variableset.valuesources import (
+    CachedContent,
+    ContentCache,
+    ValueSourceContent,
+    ValueSourceReport,
     recognise,
     wanted_keys,
 )
-from magos.runtime.decision import ProbeFailure, Request, Unreadable, View
+from magos.runtime.decision import QueryFailure, Request, Unreadable, View
 
-__all__ = ["BY_SOURCE", "Observation", "observe", "source_index", "source_probe"]
+__all__ = ["BY_SOURCE", "Observation", "observe", "source_index", "value_source_query"]
 
 BY_SOURCE = "source"
 """Index of VariableSets that the app must provide: one ``source_index`` for each source a set refers to."""
 
 
-def source_index(namespace: str, source: SourceKey) -> str:
+def source_index(namespace: str, source: ValueSourceKey) -> str:
     """Return the index value under which the sets that refer to ``source`` are filed."""
     return f"{namespace}/{source.kind}/{source.name}"
 
@@ -37,42 +37,42 @@ class Observation(Struct, frozen=True, kw_only=True):
 
     now: datetime
     variable_set: VariableSet | None
-    wanted: Mapping[SourceKey, tuple[str, ...]] = field(default_factory=dict)
-    current: Memory = field(default_factory=dict)
-    remembered: Memory = field(default_factory=dict)
-    failure: ProbeFailure | None = None
+    wanted: Mapping[ValueSourceKey, tuple[str, ...]] = field(default_factory=dict)
+    current: ContentCache = field(default_factory=dict)
+    remembered: ContentCache = field(default_factory=dict)
+    failure: QueryFailure | None = None
 
     @property
-    def unread(self) -> tuple[SourceKey, ...]:
+    def unread(self) -> tuple[ValueSourceKey, ...]:
         """The sources that have to be read before the set can be judged."""
         return tuple(source for source in self.wanted if source not in self.current)
 
     @property
-    def recollection(self) -> Memory:
+    def cache_after(self) -> ContentCache:
         """What the process should remember after this pass: only what the set still refers to."""
         return {source: known for source, known in {**self.remembered, **self.current}.items() if source in self.wanted}
 
 
-def source_probe(namespace: str, source: SourceKey, keys: tuple[str, ...]) -> SourceContent:
+def value_source_query(namespace: str, source: ValueSourceKey, keys: tuple[str, ...]) -> ValueSourceContent:
     """Return the question for one source."""
-    return SourceContent(namespace, source.kind, source.name, keys)
+    return ValueSourceContent(namespace, source.kind, source.name, keys)
 
 
-def observe(request: Request, view: View, now: datetime, remembered: Memory) -> Observation:
+def observe(request: Request, view: View, now: datetime, remembered: ContentCache) -> Observation:
     """Collect what the VariableSet named by ``request`` is judged by."""
     found = view.get(VARIABLESETS, request.namespace, request.name)
     if found is None:
         return Observation(now=now, variable_set=None)
     wanted = wanted_keys(found.spec)
-    current: dict[SourceKey, Remembered] = {}
+    current: dict[ValueSourceKey, CachedContent] = {}
     failure = None
     for source, keys in wanted.items():
         before = remembered.get(source)
-        fact = view.fact(source_probe(request.namespace, source, keys))
-        if fact is not None and fact.failure is not None:
-            failure = failure or fact.failure
-        elif fact is not None:
-            current[source] = recognise(fact.value, before, _version_in_status(found, source, fact.value))
+        answer = view.answer(value_source_query(request.namespace, source, keys))
+        if answer is not None and answer.failure is not None:
+            failure = failure or answer.failure
+        elif answer is not None:
+            current[source] = recognise(answer.value, before, _version_in_status(found, source, answer.value))
         elif before is not None and _still_so(view, request.namespace, source, keys, before.report):
             current[source] = before
     return Observation(
@@ -85,10 +85,12 @@ def observe(request: Request, view: View, now: datetime, remembered: Memory) -> 
     )
 
 
-def _still_so(view: View, namespace: str, source: SourceKey, keys: tuple[str, ...], report: SourceReport) -> bool:
+def _still_so(
+    view: View, namespace: str, source: ValueSourceKey, keys: tuple[str, ...], report: ValueSourceReport
+) -> bool:
     """Tell whether the cache shows the version that was read, and every key was asked for then.
 
-    What the cache cannot tell is asked live, and the answer says why.
+    What the cache cannot show is read live, and the answer says why.
     """
     if report.forbidden or not all(key in report.contents for key in keys):
         return False
@@ -98,7 +100,7 @@ def _still_so(view: View, namespace: str, source: SourceKey, keys: tuple[str, ..
         return False
 
 
-def _cached_version(view: View, namespace: str, source: SourceKey) -> str:
+def _cached_version(view: View, namespace: str, source: ValueSourceKey) -> str:
     if source.kind is SourceKind.SECRET:
         secret = view.get(SECRET_METADATA, namespace, source.name)
         return secret.metadata.resource_version if secret is not None else ""
@@ -106,7 +108,7 @@ def _cached_version(view: View, namespace: str, source: SourceKey) -> str:
     return config_map.metadata.resource_version if config_map is not None else ""
 
 
-def _version_in_status(found: VariableSet, source: SourceKey, report: SourceReport) -> str:
+def _version_in_status(found: VariableSet, source: ValueSourceKey, report: ValueSourceReport) -> str:
     """Return the content version that status has for this very state of set and source, else an empty text."""
     if found.status.observed_generation != found.metadata.generation:
         return ""  # the keys that status speaks about may be others

@@ -20,7 +20,7 @@ from magos.reconcilers.workspace.inputs.probes import input_probes, live_probes,
 from magos.reconcilers.workspace.inputs.schedule import schedule_of
 from magos.reconcilers.workspace.inputs.specification import same_specification
 from magos.reconcilers.workspace.observation import Observation
-from magos.runtime.decision import Decision, Effect, Event, EventType, Outcome, Probe, StatusPatch
+from magos.runtime.decision import Decision, Effect, Event, EventType, Outcome, Query, StatusPatch
 
 __all__ = ["Move", "ask_all", "ask_inputs", "ask_live", "conclude", "keep", "normal", "to", "warning"]
 
@@ -31,7 +31,7 @@ class Move(Struct, frozen=True, kw_only=True):
     status: WorkspaceStatus | None = None
     effects: tuple[Effect, ...] = ()
     events: tuple[Event, ...] = ()
-    probes: tuple[Probe, ...] = ()
+    probes: tuple[Query, ...] = ()
     again_at: datetime | None = None
     outcome: Outcome = Outcome.DONE
 
@@ -101,7 +101,7 @@ def conclude(seen: Observation, move: Move) -> Decision:
         status=patch,
         effects=move.effects,
         events=events,
-        probes=move.probes,
+        queries=move.probes,
         requeue_at=again,
         outcome=move.outcome,
     )

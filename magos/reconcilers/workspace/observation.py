@@ -37,7 +37,7 @@ from magos.reconcilers.workspace.inputs.specification import forget_specificatio
 from magos.reconcilers.workspace.inputs.variables import Composition, compose, layers_of
 from magos.reconcilers.workspace.inputs.variables import Outcome as Inputs
 from magos.reconcilers.workspace.pod.settings import WorkspaceSettings
-from magos.runtime.decision import Fact, Probe, ProbeFailure, Refusal, Request, View
+from magos.runtime.decision import Query, QueryAnswer, QueryFailure, Refusal, Request, View
 
 __all__ = ["BY_WORKSPACE", "Observation", "observe", "workspace_index"]
 
@@ -78,11 +78,11 @@ class Observation(Struct, frozen=True, kw_only=True):
     account: ServiceAccountMetadata | None = None
     secrets: RepositorySecretReport | None = None
     policies: tuple[ValidatingPolicy, ...] | None = None
-    policies_failure: ProbeFailure | None = None
+    policies_failure: QueryFailure | None = None
     stored_policies: tuple[ConfigMap, ...] = ()
     warnings: tuple[JobWarning, ...] | None = None
     refusal: Refusal | None = None
-    failure: ProbeFailure | None = None
+    failure: QueryFailure | None = None
 
     @property
     def subject(self) -> Workspace:
@@ -142,7 +142,7 @@ class Observation(Struct, frozen=True, kw_only=True):
         return self.subject.status.awaiting_approval is not None
 
     @property
-    def denial(self) -> Refusal | ProbeFailure | None:
+    def denial(self) -> Refusal | QueryFailure | None:
         """What the API server would not do, or would not tell."""
         return self.refusal or self.failure
 
@@ -158,7 +158,7 @@ _inputs: Memo[Inputs] = Memo()
 def observe(request: Request, view: View, now: datetime, settings: WorkspaceSettings, entropy: bytes) -> Observation:
     """Collect what the Workspace named by ``request`` is judged by."""
     namespace, name = request.namespace, request.name
-    facts = [view.fact(probe) for probe in probes.live_probes(namespace, name)]
+    facts = [view.answer(probe) for probe in probes.live_probes(namespace, name)]
     live = all(fact is not None and fact.failure is None for fact in facts)
     values: list[Any] = [fact.value for fact in facts if fact is not None]
     key = workspace_index(namespace, workspace_label(name))
@@ -196,7 +196,7 @@ def _with_surroundings(seen: Observation, view: View, workspace: Workspace) -> O
         probes.claim_probe(workspace),
         view.get(PERSISTENT_VOLUME_CLAIMS, namespace, volume_claim_name(workspace.metadata.name)),
     )
-    asked = [view.fact(probe) for probe in probes.input_probes(workspace, project)]
+    asked = [view.answer(probe) for probe in probes.input_probes(workspace, project)]
     seen = replace(
         seen,
         project=project,
@@ -221,7 +221,7 @@ def _with_surroundings(seen: Observation, view: View, workspace: Workspace) -> O
 
 def _with_facts(seen: Observation, view: View, workspace: Workspace) -> Observation:
     """Add what only a live read can tell, and whether all that a start needs has been read."""
-    asked = {probe: view.fact(probe) for probe in probes.start_probes(workspace, seen.project)}
+    asked = {probe: view.answer(probe) for probe in probes.start_probes(workspace, seen.project)}
     secrets = asked[probes.secrets_probe(workspace)]
     wanted = probes.policies_probe(workspace, seen.project)
     policies = asked[wanted] if wanted is not None else None
@@ -231,7 +231,7 @@ def _with_facts(seen: Observation, view: View, workspace: Workspace) -> Observat
     warnings = None
     if job is not None:
         pods = seen.pods_of_run(JobType.APPLY if job.metadata.name == run.apply_job else JobType.PLAN)
-        warnings = view.fact(probes.events_probe(job, pods))
+        warnings = view.answer(probes.events_probe(job, pods))
     return replace(
         seen,
         complete=all(fact is not None for fact in asked.values()),
@@ -257,14 +257,14 @@ def _is_of_job(pod: Pod, name: str, job: Job | None) -> bool:
     return (owner.kind, owner.name) == ("Job", name)
 
 
-def _live_or(view: View, probe: Probe, cached: Any) -> Any:
-    fact = view.fact(probe)
+def _live_or(view: View, probe: Query, cached: Any) -> Any:
+    fact = view.answer(probe)
     return cached if fact is None else fact.value
 
 
-def _first_failure(facts: list[Fact | None]) -> ProbeFailure | None:
+def _first_failure(facts: list[QueryAnswer | None]) -> QueryFailure | None:
     return next((fact.failure for fact in facts if fact is not None and fact.failure is not None), None)
 
 
-def _value(fact: Fact | None) -> Any:
+def _value(fact: QueryAnswer | None) -> Any:
     return fact.value if fact is not None else None

@@ -1,1 +1,1 @@
-"""What the API server said, followed by watching: list and watch, cache, indices, and what cannot be decoded."""
+"""The state of the API server, followed by watching: list and watch, cache, indices, and what cannot be decoded."""

@@ -1,4 +1,4 @@
-"""The last known state of all objects of one kind, as the API server told it.
+"""The last known state of all objects of one kind, as the API server sent it.
 
 Promises:
 
@@ -35,7 +35,7 @@ R = TypeVar("R", bound=Resource)
 class Change(Struct, Generic[R], frozen=True, kw_only=True):
     """One object's step: ``old`` None is an appearance, ``new`` None a disappearance (deleted, or deselected).
 
-    ``initial`` marks what a handler is told only because it starts to listen.
+    ``initial`` marks what a handler gets only because it starts to listen.
     """
 
     old: R | None

@@ -1,8 +1,8 @@
 """Named indices over cached objects: from a value to the keys of the objects that file themselves under it.
 
-Promises: an index is always exactly what computing it anew over all objects would give, and a value that nobody files
-under any more leaves nothing behind (a map of empty sets would grow with every name that ever existed). A function that
-raises for an object changes nothing and is told as ``Unindexable``.
+Promises: an index is always exactly what computing it anew over all objects would give, and a value without objects
+leaves nothing behind (a map of empty sets would grow with every name that ever existed). A function that
+raises for an object changes nothing and raises ``Unindexable``.
 
 Values begin with ``<namespace>/`` where objects have namespaces, so that an object which cannot be decoded casts doubt
 on its own namespace only.

@@ -1,4 +1,4 @@
-"""One kind of object, watched: a cache that follows the API server, and handlers that are told every change.
+"""One kind of object, watched: a cache that follows the API server, and handlers that get every change.
 
 Promises:
 
@@ -6,10 +6,10 @@ Promises:
 2. Handlers are called synchronously in the order of the changes, each change exactly once per handler, after the cache
    has it. They may only compute keys and wake queues. A handler that raises is reported and the next one is called; one
    that takes longer than ``SLOW`` is counted, and named when it does so first.
-3. ``synced`` is true once the first list is in the cache and every handler was told all of it. A handler that comes
-   later is told the content at once, as ``initial`` changes.
-4. An object that cannot be decoded is logged when it becomes so, and each of its versions is told once to whoever asked
-   (``on_undecodable``). The others are not concerned.
+3. ``synced`` is true once the first list is in the cache and every handler got all of it. A handler that comes
+   later gets the content at once, as ``initial`` changes.
+4. An object that cannot be decoded is logged when it becomes so, and each of its versions is passed once to the
+   callbacks (``on_undecodable``). The others are not concerned.
 5. After each batch, bookmark and list the progress callbacks get the cache's new ``resource_version``.
 6. Nothing is listed in steady state: see ``watcher``.
 """
@@ -36,7 +36,7 @@ __all__ = ["Change", "Informer", "InformerStats"]
 R = TypeVar("R", bound=Resource)
 
 SLICE = 500
-"""Changes told between two turns of the loop: a relist of thousands must not hold up a lease renewal."""
+"""Changes passed on between two turns of the loop: a relist of thousands must not hold up a lease renewal."""
 
 
 SLOW = 0.001
@@ -182,13 +182,13 @@ class Informer(Generic[R]):
         await self._announce(changes, initial=False)
 
     async def _announce(self, changes: list[Change[R]], *, initial: bool) -> None:
-        handlers = tuple(self._handlers)  # one that joins in between is told the whole cache, this included
+        handlers = tuple(self._handlers)  # one that joins in between gets the whole cache, this included
         for index, change in enumerate(changes):
             if index and index % SLICE == 0:
                 await asyncio.sleep(0)
-            told = Change(old=change.old, new=change.new, initial=True) if initial else change
+            seen = Change(old=change.old, new=change.new, initial=True) if initial else change
             for handler in handlers:
-                self._tell(handler, told)
+                self._tell(handler, seen)
         for callback in tuple(self._progress):
             callback(self.cache.resource_version)
 
@@ -210,7 +210,7 @@ class Informer(Generic[R]):
             self._log.info("handler is slow", handler=name, seconds=round(took, 6))
 
     def _complain(self) -> None:
-        """Tell of what cannot be decoded; one that is written over and over fills no log."""
+        """Report what cannot be decoded, once per object: one that is written again and again fills no log."""
         held = self.cache.undecodable
         self._complained = {key: uid for key, uid in self._complained.items() if key in held}
         for bad in self.cache.quarantine.drain():

@@ -22,7 +22,7 @@ class Quarantine:
     def __init__(self, kind: Kind[Any], functions: Mapping[str, IndexFunction[Any]]) -> None:
         self.objects: dict[ObjectKey, Undecodable] = {}
         self.released = 0
-        """How many have left so far: whoever waits for one of them looks again when it has risen."""
+        """How many have left so far: a reader that waits for one of them looks again when it has risen."""
         self._kind = kind
         self._functions = functions
         self._filed: dict[ObjectKey, dict[str, frozenset[str] | None]] = {}

@@ -1,8 +1,8 @@
 """What a label selector text selects, as far as a process has to know it itself: is this object shown to an informer?
 
 The grammar is that of Kubernetes' selector texts: ``key``, ``!key``, ``=``, ``==``, ``!=``, ``in``, ``notin``, joined
-by commas. The API server judges texts; a part that is not understood here counts as met, so that whoever waits for an
-object waits rather too long than not at all.
+by commas. The API server judges texts; a part that is not understood here counts as met, so that the wait for an
+object is rather too long than left out.
 """
 
 import re

@@ -11,8 +11,8 @@ The machine knows three phases::
    connection and a clean end never cause a list.
 3. An error means the same as an HTTP status on opening and as an ERROR event inside a stream that began with 200.
 4. Failures back off from ``FIRST`` to at most ``LONGEST`` seconds with jitter; a 410 after progress lists at once.
-5. A watch that ends within ``SHORT`` seconds without an event is a failure, whoever closed it; ``PATIENCE`` of those in
-   a row, or of server errors, lead to a list.
+5. A watch that ends within ``SHORT`` seconds without an event is a failure, even if the server closed it;
+   ``PATIENCE`` of those in a row, or of server errors, lead to a list.
 6. So do ``SILENCES`` watches in a row that were open for longer than a server ever keeps silent and brought nothing, no
    bookmark either: a server that was restored from a backup is behind our version and has nothing to say about it.
 """
@@ -76,7 +76,7 @@ class Listed(Struct, Generic[R], frozen=True, kw_only=True):
 
 
 class Watcher(Generic[R]):
-    """Answers ``action`` with the next call and is told its outcome by one of the other methods."""
+    """``action`` returns the next call; one of the other methods takes its outcome."""
 
     def __init__(self, rng: random.Random) -> None:
         self.phase = Phase.EMPTY

@@ -225,7 +225,7 @@ def _without_managed_fields(body: bytes) -> bytes:
 
 
 def _undecodable(body: bytes, error: DecodeError) -> Undecodable:
-    """Return what can be told of the object: each field of its metadata is read on its own."""
+    """Return what is readable of the object: each field of its metadata is read on its own."""
     found: dict[str, Any] = {}
     whole = True
     try:

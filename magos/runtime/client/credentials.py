@@ -96,7 +96,7 @@ class StaticToken:
 
 
 class TokenFile:
-    """A token that somebody else keeps fresh in a file, as the kubelet does."""
+    """A token in a file that another program, such as the kubelet, keeps fresh."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path

@@ -126,6 +126,6 @@ class ApiError(MagosError):
 
     @property
     def permanent(self) -> bool:
-        """A refusal that will be repeated until somebody changes something; 401 is none, as tokens are replaced."""
+        """A refusal that lasts until a person changes something; 401 is none, as tokens are replaced."""
         passing = self.transient or self.unauthorized or self.conflict or self.already_exists
         return not (passing or self.not_found or self.gone)

@@ -151,7 +151,7 @@ class HttpTransport:
         from magos.runtime.client.fencing import fenced
 
         async with pool.session(request.lane) as session:
-            # From here on bytes may leave; a connection that never came about is told apart by ``_translated``.
+            # From here on bytes may leave; a connection that never came about is recognised by ``_translated``.
             state.sent = True
             try:
                 with _translated(self._host), fenced(request.may_send):

@@ -192,7 +192,7 @@ def _refuse(cluster: _Cluster, user: _User, where: str) -> None:
 
 
 class _Outside(Struct):
-    """What an exec plugin may be told besides its own section."""
+    """What an exec plugin may get besides its own section."""
 
     cluster: _Cluster
     directory: Path

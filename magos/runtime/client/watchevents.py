@@ -25,7 +25,7 @@ class Undecodable(Struct, frozen=True, gc=False, kw_only=True):
     whole: bool = True
 
     def unreadable(self, kind: Kind[Any]) -> Unreadable:
-        """Return the error that says so to whoever needs the object."""
+        """Return the error for a reader of the object."""
         return Unreadable(kind.ref(self.metadata.namespace, self.metadata.name), self.problem)
 
 

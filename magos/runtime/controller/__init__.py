@@ -1,1 +1,1 @@
-"""From a change to a write: sources, work queue, the loop, the view of a pass, probes, effects, Events."""
+"""From a change to a write: sources, work queue, the loop, the view of a pass, queries, effects, Events."""

@@ -5,7 +5,7 @@ Promises:
 1. After a pass, the highest resourceVersion written per object is remembered for the key, and of each deletion the UID
    and a version at which the object existed. A cache that is past this version and does not hold the UID (or shows it
    as on its way) has seen the deletion, even of an object that was deleted before the cache was ever shown it.
-2. A key that is wanted before the caches have passed its writes is *parked*: no worker waits for it. An event or a
+2. A key that is wanted before the caches have passed its writes is held back: no worker waits for it. An event or a
    bookmark that brings the caches up to date releases it.
 3. A write that no cache has shown for 5 s is looked up once at the API server: what can never be shown (created and
    deleted meanwhile, history rewritten by a restore) no longer counts, and the key runs, as no event will ever wake it.
@@ -38,7 +38,7 @@ from magos.runtime.controller.workqueue import Key
 from magos.runtime.decision import Priority
 from magos.runtime.resourceversion import is_older
 
-__all__ = ["LOOK_AFTER", "STALE_AFTER", "Gate", "Standing", "Write"]
+__all__ = ["LOOK_AFTER", "STALE_AFTER", "WriteBarrier", "CacheState", "Write"]
 
 _log = structlog.get_logger(__name__)
 
@@ -68,11 +68,11 @@ class Write(Struct, frozen=True, kw_only=True):
     unknown: bool = False
 
 
-class Standing(StrEnum):
+class CacheState(StrEnum):
     """Whether a key may run now."""
 
     READY = "ready"
-    PARKED = "parked"
+    BEHIND = "behind"
     STALE = "stale"
 
 
@@ -95,7 +95,7 @@ class _Entry:
         self.waiting = False
 
 
-class Gate:
+class WriteBarrier:
     """Decides whether a key may run. Everything but ``run`` is synchronous and belongs to the event loop's thread."""
 
     def __init__(
@@ -120,7 +120,7 @@ class Gate:
             informer.on_progress(partial(self._progressed, resource))
 
     @property
-    def parked(self) -> int:
+    def waiting(self) -> int:
         """Number of keys that wait for a cache."""
         return sum(1 for entry in self._entries.values() if entry.waiting)
 
@@ -146,20 +146,20 @@ class Gate:
         self._settle(key, entry)
         self._wake.set()
 
-    def enter(self, key: Key, priority: Priority) -> Standing:
+    def enter(self, key: Key, priority: Priority) -> CacheState:
         """Tell whether ``key`` may run now; if not, it is released with ``priority`` later."""
         entry = self._entries.get(key)
         if entry is None or self._settle(key, entry):
-            return Standing.READY
+            return CacheState.READY
         if self._clock.monotonic() - entry.since >= STALE_AFTER:
             entry.waiting = False
-            return Standing.STALE
+            return CacheState.STALE
         entry.waiting = True
         entry.priority = priority
-        return Standing.PARKED
+        return CacheState.BEHIND
 
     async def run(self) -> None:
-        """Watch the deadlines of parked keys until cancelled."""
+        """Watch the deadlines of the keys held back until cancelled."""
         async with anyio.create_task_group() as group:
             while True:
                 self._start_due(group)
@@ -181,7 +181,7 @@ class Gate:
             _, key, entry = self._expire.popleft()
             if self._entries.get(key) is entry:
                 behind = sorted({slot.resource for slot in entry.writes})
-                _log.warning("caches lack own writes", namespace=key.namespace, name=key.name, resources=behind)
+                _log.warning("caches do not show own writes", namespace=key.namespace, name=key.name, resources=behind)
                 self._release(key, entry.priority)
 
     async def _look_up(self, key: Key, entry: _Entry) -> None:

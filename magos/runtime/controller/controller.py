@@ -2,17 +2,17 @@
 
 Promises:
 
-1. A key is never with two workers. A pass sees all caches at one instant, the facts it asked for, and a refusal once.
+1. A key is never with two workers. A pass sees all caches at one instant, the answers it asked for, and a refusal once.
 2. A pass never sees caches older than the key's own acknowledged writes, unless its view says ``stale``.
 3. How a pass ended decides what comes next, and nothing else does:
 
    ============  ==================================================================================
-   complete      failures forgotten; the appointment is what the decision says, none if it says none.
+   complete      failures forgotten; the key is requeued when the decision says, if it says so.
                  A pass that was shown a refusal forgets nothing: the key backs off besides
-   with probes   the probes are answered and the key runs again at once, at most 8 times in a row
+   with queries   the queries are answered and the key runs again at once, at most 8 times in a row
    refused       the key runs again at once and sees the refusal; if it asks for the same again, back-off
    conflict      back-off from 5 ms, usually outrun by the watch event of what has changed; not an error
-   transient     back-off; an appointment that stands is kept. So it is after a pass that met an object which
+   transient     back-off; a scheduled requeue is kept. So it is after a pass that met an object which
                  cannot be read; that key also runs as soon as one can be read again or is gone
    failed        the same, and it is logged as an error; so is an exception of the reconciler
    fenced        nothing: the process is about to end
@@ -42,51 +42,51 @@ from magos.runtime.cache.informer import Change, Informer
 from magos.runtime.client.client import ApiClient
 from magos.runtime.client.errors import ApiError
 from magos.runtime.clock import Clock
-from magos.runtime.controller.consistency import Gate, Standing
+from magos.runtime.controller.consistency import CacheState, WriteBarrier
 from magos.runtime.controller.echoes import Echoes, Version
 from magos.runtime.controller.effects import Executor
 from magos.runtime.controller.endings import Applied, End
 from magos.runtime.controller.passes import PassObserver, PassReport, Result
-from magos.runtime.controller.probes import ProbeHandler, ProbeRegistry
+from magos.runtime.controller.queries import QueryHandler, QueryRegistry
 from magos.runtime.controller.ratelimiter import ChurnGuard
 from magos.runtime.controller.resting import Resting
-from magos.runtime.controller.source import Bell, Source
+from magos.runtime.controller.source import EventSource, WakeUp
 from magos.runtime.controller.troubles import Troubles
 from magos.runtime.controller.view import Caches, CacheView
 from magos.runtime.controller.workqueue import Item, Key, QueueObserver, ShutDown, WorkQueue
-from magos.runtime.decision import Decision, Fact, Priority, Probe, Reconciler, Refusal, Request, Unreadable
+from magos.runtime.decision import Decision, Priority, Query, QueryAnswer, Reconciler, Refusal, Request, Unreadable
 
 __all__ = ["Controller", "ControllerSpec", "Machinery"]
 
 ROUNDS = 8
-"""Passes in a row that may bring the next one at once (probes, refusals)."""
+"""Passes in a row that may bring the next one at once (queries, refusals)."""
 
 SLICE = 0.002
 """Seconds a worker may hold the loop."""
 
 LONGEST_RETRY_AFTER = 300.0
 
-LONGEST_APPOINTMENT = 3600.0
-"""Appointments are wall times and kept on the monotonic clock: a pass an hour notices when the wall clock was set."""
+LONGEST_REQUEUE = 3600.0
+"""Requeues are wall times and kept on the monotonic clock: an hourly pass notices that the wall clock was set."""
 
-SHORTEST_APPOINTMENT = 0.01
+SHORTEST_REQUEUE = 0.01
 _PAD = 0.001  # so that rounding between the two clocks does not bring the pass just before its time
 
 
 class ControllerSpec(Struct, frozen=True, kw_only=True):
     """What an app says about one controller.
 
-    ``probes`` are the handlers of its domain's probe types; ``bells`` wake keys besides the sources.
+    ``queries`` are the handlers of its domain's query types; ``wake_ups`` wake keys besides the sources.
     """
 
     name: str
     kind: Kind[Any]
     reconcile: Reconciler
-    sources: Sequence[Source[Any]]
+    sources: Sequence[EventSource[Any]]
     workers: int = 8
-    probes: Mapping[type[Probe], ProbeHandler] = field(default_factory=dict)
+    queries: Mapping[type[Query], QueryHandler] = field(default_factory=dict)
     log_fields: Callable[[Any], Mapping[str, str]] = lambda _status: {}
-    bells: Sequence[Bell] = ()
+    wake_ups: Sequence[WakeUp] = ()
 
 
 class Machinery(Struct, frozen=True, kw_only=True):
@@ -104,7 +104,7 @@ class _Carry(Struct, frozen=True):
     """What one pass hands to the next of the same key; void once the name belongs to another object."""
 
     uid: str = ""
-    probes: tuple[Probe, ...] = ()
+    queries: tuple[Query, ...] = ()
     refusal: Refusal | None = None
     rounds: int = 0
 
@@ -129,9 +129,9 @@ class Controller:
         self._caches = machinery.caches
         self._executor = machinery.executor
         self._observers = tuple(observers)
-        self._probes = ProbeRegistry(machinery.client, machinery.clock, spec.probes)
+        self._queries = QueryRegistry(machinery.client, machinery.clock, spec.queries)
         self.queue = WorkQueue(machinery.clock, machinery.rng, spec.name, queue_observers)
-        self._gate = Gate(machinery.client, machinery.clock, machinery.informers, self._released)
+        self._barrier = WriteBarrier(machinery.client, machinery.clock, machinery.informers, self._released)
         self._echoes = Echoes()
         self._troubles = Troubles(machinery.clock)
         self._carry: dict[Key, _Carry] = {}
@@ -142,13 +142,13 @@ class Controller:
         self._log = structlog.get_logger(__name__).bind(controller=spec.name)
         for source in spec.sources:
             source.informer.add_handler(self._handler(source))
-        for bell in spec.bells:
-            bell.answer(self.queue.add)
+        for wake_up in spec.wake_ups:
+            wake_up.connect(self.queue.add)
 
     async def run(self) -> None:
         """Work until ``stop`` was called and every worker has finished its pass; cancel it to stop at once."""
         async with anyio.create_task_group() as group:
-            group.start_soon(self._gate.run, name=f"{self.name} gate")
+            group.start_soon(self._barrier.run, name=f"{self.name} write barrier")
             async with anyio.create_task_group() as workers:
                 for number in range(self.spec.workers):
                     workers.start_soon(self._work, name=f"{self.name} worker {number}")
@@ -164,11 +164,11 @@ class Controller:
         return tuple(key for key, seconds in self.queue.running() if seconds > limit)
 
     @property
-    def parked(self) -> int:
+    def waiting(self) -> int:
         """Number of keys that wait until the caches have seen their writes."""
-        return self._gate.parked
+        return self._barrier.waiting
 
-    def _handler(self, source: Source[Any]) -> Callable[[Change[Any]], None]:
+    def _handler(self, source: EventSource[Any]) -> Callable[[Change[Any]], None]:
         own = source.informer.kind == self.spec.kind
 
         def on_change(change: Change[Any]) -> None:
@@ -219,16 +219,16 @@ class Controller:
         if (wait := self._churn.wait(item.key, now)) > 0:
             self.queue.add_at(item.key, now + wait)
             return False
-        standing = self._gate.enter(item.key, item.priority)
-        if standing is Standing.PARKED:
+        state = self._barrier.enter(item.key, item.priority)
+        if state is CacheState.BEHIND:
             return False
         carry = self._carry.pop(item.key, _NOTHING)
         decision: Decision | None = None
         try:
-            facts = await self._probes.answer(carry.probes) if carry.probes else {}
+            answers = await self._queries.answer(carry.queries) if carry.queries else {}
             if carry.uid != (uid := self._uid(item.key)):
-                carry, facts = _Carry(uid), {}
-            decision = self._decide(item, carry, facts, stale=standing is Standing.STALE)
+                carry, answers = _Carry(uid), {}
+            decision = self._decide(item, carry, answers, stale=state is CacheState.STALE)
             applied = await self._executor.apply(decision)
         except ApiError as error:
             applied = Applied(end=End.TRANSIENT, message=error.message, retry_after=error.retry_after)
@@ -246,35 +246,35 @@ class Controller:
         return follows
 
     def _uid(self, key: Key) -> str:
-        """Return whose name the key is, as the cache has it; empty if nobody's."""
+        """Return whose name the key is, as the cache has it; empty if there is no such object."""
         held = self._caches.of(self.spec.kind).get(*key)
         return "" if held is None else held.metadata.uid
 
     def _remember(self, key: Key, applied: Applied) -> None:
-        self._gate.record(key, applied.writes)
+        self._barrier.record(key, applied.writes)
         self._echoes.wrote(key, applied.writes)
         if any(not write.unknown for write in applied.writes) and self._churn.wrote(key, self._clock.monotonic()):
-            self._log.error("object is written over and over", namespace=key.namespace, name=key.name)
+            self._log.error("object is written again and again", namespace=key.namespace, name=key.name)
 
-    def _decide(self, item: Item, carry: _Carry, facts: Mapping[Probe, Fact], *, stale: bool) -> Decision:
+    def _decide(self, item: Item, carry: _Carry, answers: Mapping[Query, QueryAnswer], *, stale: bool) -> Decision:
         key = item.key
         trouble = self._troubles.of(key)
-        view = CacheView(self._caches, facts=facts, refusal=carry.refusal, stale=stale, trouble=trouble)
+        view = CacheView(self._caches, answers=answers, refusal=carry.refusal, stale=stale, trouble=trouble)
         request = Request(namespace=key.namespace, name=key.name, priority=item.priority, attempt=item.attempt)
         return self.spec.reconcile(request, view, self._clock.now())
 
     def _conclude(self, key: Key, carry: _Carry, decision: Decision | None, applied: Applied) -> tuple[bool, Result]:
         """Do what the table says; tell whether the key runs again at once."""
         if applied.end is End.COMPLETE and decision is not None:
-            if decision.probes:
-                return self._follow(key, _Carry(carry.uid, probes=decision.probes, rounds=carry.rounds + 1))
+            if decision.queries:
+                return self._follow(key, _Carry(carry.uid, queries=decision.queries, rounds=carry.rounds + 1))
             if self._troubles.ended(key):  # it is shown no more: the pass that follows says so
                 return self._follow(key, _Carry(carry.uid, rounds=carry.rounds + 1))
             if carry.refusal is None:
                 self.queue.forget(key)
             else:
                 self.queue.retry(key)
-            self._appoint(key, decision.requeue_at)
+            self._requeue(key, decision.requeue_at)
             return False, Result.SUCCESS if decision.requeue_at is None else Result.REQUEUE_AFTER
         if applied.end is End.CONFLICT:
             self.queue.retry(key)
@@ -287,17 +287,17 @@ class Controller:
 
     def _follow(self, key: Key, carry: _Carry) -> tuple[bool, Result]:
         if carry.rounds >= ROUNDS:
-            self._log.error("reconcile does not come to an end", namespace=key.namespace, name=key.name, rounds=ROUNDS)
+            self._log.error("reconcile repeats without an end", namespace=key.namespace, name=key.name, rounds=ROUNDS)
             self.queue.retry(key)
             return False, Result.ERROR
         self._carry[key] = carry
         return True, Result.REQUEUE
 
-    def _appoint(self, key: Key, at: datetime | None) -> None:
-        self.queue.cancel_appointment(key)
+    def _requeue(self, key: Key, at: datetime | None) -> None:
+        self.queue.cancel_requeue(key)
         if at is not None:
             delay = (at - self._clock.now()).total_seconds() + _PAD
-            delay = min(max(delay, SHORTEST_APPOINTMENT), LONGEST_APPOINTMENT)
+            delay = min(max(delay, SHORTEST_REQUEUE), LONGEST_REQUEUE)
             self.queue.add_at(key, self._clock.monotonic() + delay)
 
     def _report(self, item: Item, result: Result, started: float, decision: Decision | None, applied: Applied) -> None:
@@ -317,11 +317,11 @@ class Controller:
             return
         log = self._log.bind(**self._fields(item.key, decision), reconcile_id=serial)
         if applied.end is End.REFUSED:
-            log.warning("effect refused", error=applied.message)
+            log.warning("effect rejected by the API server", error=applied.message)
         elif result is Result.ERROR:
             log.warning("reconcile failed", error=applied.message, attempt=item.attempt + 1)
         elif applied.end is End.CONFLICT:
-            log.info("reconcile outdated, to be judged again", cause=applied.message)
+            log.info("write conflict, object is reconciled again", cause=applied.message)
         else:
             log.info("reconciled", writes=report.writes, outcome=report.outcome, seconds=round(report.seconds, 6))
 

@@ -5,8 +5,8 @@ Promises, besides the order rule that stands in ``decision.py``:
 1. No request is sent for what is so already, and no write without its precondition.
 2. ``still_leading`` is asked synchronously before every write, and by the transport again where the bytes leave; once
    it says no, nothing is written any more.
-3. The first step that fails ends the decision. How it failed is told as one of the six ways in ``endings.py``, never by
-   an exception of the API client.
+3. The first step that fails ends the decision. The result says how, as one of the six ways in ``endings.py``; no
+   exception of the API client gets out.
 4. Each step is idempotent: the process may die before or after any of them.
 """
 
@@ -54,7 +54,7 @@ class Step(Struct, frozen=True):
 
 
 class StepObserver(Protocol):
-    """Is told of each step around its carrying out; what it raises ends the decision as if the process had died."""
+    """Follows each step; what it raises ends the decision as if the process had died."""
 
     def before(self, step: Step) -> None:
         """Nothing of the step has been done."""
@@ -67,10 +67,10 @@ class StepObserver(Protocol):
 
 class _Unobserved:
     def before(self, step: Step) -> None:
-        """Nobody watches."""
+        """Do nothing."""
 
     def after(self, step: Step) -> None:
-        """Nobody watches."""
+        """Do nothing."""
 
 
 class Executor:

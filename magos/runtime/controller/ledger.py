@@ -1,8 +1,8 @@
 """What the carrying out of one decision has learned so far: versions it moved, objects as it left them, its writes.
 
 A precondition names the version that the pass judged. Where this decision itself moved the object from exactly that
-version, the new version is expected instead. A write that was not conditional may have overtaken somebody else's, so it
-moves nothing: a later precondition on that object then ends as a conflict, and the next pass judges anew.
+version, the new version is expected instead. A write that was not conditional may have overtaken another client's, so
+it moves nothing: a later precondition on that object then ends as a conflict, and the next pass judges anew.
 """
 
 from typing import Any, NamedTuple
@@ -36,7 +36,7 @@ class Ledger:
         self.writes: list[Write] = []
 
     def expected(self, target: Target, judged: str) -> str:
-        """Return the version the object must have now, if nobody but us touched it since it was judged."""
+        """Return the version the object must have now, if no other client touched it since it was judged."""
         slot = _slot(target)
         while (moved := self._moved.get((*slot, judged))) is not None:
             judged = moved

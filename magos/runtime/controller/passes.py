@@ -1,4 +1,4 @@
-"""What is told about passes, to metrics, logs and tests."""
+"""What metrics, logs and tests get to know about passes."""
 
 from enum import StrEnum
 from typing import Protocol
@@ -21,7 +21,7 @@ class Result(StrEnum):
 
 
 class PassReport(Struct, frozen=True, kw_only=True):
-    """One pass as told to observers; ``seconds`` of work, writes included, waiting in the queue not."""
+    """One pass, for observers; ``seconds`` of work, writes included, waiting in the queue not."""
 
     controller: str
     key: Key
@@ -33,7 +33,7 @@ class PassReport(Struct, frozen=True, kw_only=True):
 
 
 class PassObserver(Protocol):
-    """Is told of every pass, synchronously."""
+    """Follows every pass, synchronously."""
 
     def passed(self, report: PassReport) -> None:
         """One pass has ended."""

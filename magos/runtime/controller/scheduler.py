@@ -1,6 +1,6 @@
 """Items with the times at which they are due: one entry an item, and the earliest time wins.
 
-Pure bookkeeping: it is told what time it is, and sets no timer. Adding and taking cost O(log n); cancelled and replaced
+Pure bookkeeping: callers pass the time, and it sets no timer. Adding and taking cost O(log n); cancelled and replaced
 entries stay in the heap until they come up or outnumber the live ones.
 """
 

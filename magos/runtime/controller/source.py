@@ -1,7 +1,7 @@
 """Which changes wake which keys, and how urgently.
 
-A source maps every change of one informer to keys, synchronously and from the change alone; it may run for the old and
-the new state of an object, because both may concern somebody (an owner that was replaced, a label that was taken off).
+An event source maps every change of one informer to keys, synchronously and from the change alone. It may use the old
+and the new state of an object, because both may name keys (an owner that was replaced, a label that was taken off).
 """
 
 from collections.abc import Callable, Iterable
@@ -14,7 +14,7 @@ from magos.runtime.cache.informer import Change, Informer
 from magos.runtime.controller.workqueue import Key
 from magos.runtime.decision import Priority
 
-__all__ = ["Bell", "Source", "own_key", "owner_key", "usual_priority"]
+__all__ = ["WakeUp", "EventSource", "own_key", "owner_key", "usual_priority"]
 
 R = TypeVar("R", bound=Resource)
 
@@ -24,7 +24,7 @@ def usual_priority(change: Change[Any]) -> Priority | None:
     return Priority.REPLAY if change.initial else Priority.CHANGE
 
 
-class Source(Struct, Generic[R], frozen=True):
+class EventSource(Struct, Generic[R], frozen=True):
     """Changes of ``informer`` wake the keys that ``mapper`` names; ``priority`` None says: not of interest."""
 
     informer: Informer[R]
@@ -32,22 +32,22 @@ class Source(Struct, Generic[R], frozen=True):
     priority: Callable[[Change[R]], Priority | None] = usual_priority
 
     def wakes(self, change: Change[R]) -> tuple[Iterable[Key], Priority] | None:
-        """Return the keys a change wakes and their priority, None if it wakes nobody."""
+        """Return the keys a change wakes and their priority, None if it wakes none."""
         priority = self.priority(change)
         return None if priority is None else (self.mapper(change), priority)
 
 
-class Bell:
-    """Wakes keys for what no object shows: something outside the cluster was heard of. Rung on the loop only."""
+class WakeUp:
+    """Wakes keys for what no object shows, such as news from outside the cluster. Called on the loop only."""
 
     def __init__(self) -> None:
         self._listeners: list[Callable[[Key, Priority], None]] = []
 
-    def answer(self, listener: Callable[[Key, Priority], None]) -> None:
-        """Let the listener be told of every ring from now on."""
+    def connect(self, listener: Callable[[Key, Priority], None]) -> None:
+        """Call the listener for every key from now on."""
         self._listeners.append(listener)
 
-    def ring(self, key: Key, priority: Priority = Priority.CHANGE) -> None:
+    def wake(self, key: Key, priority: Priority = Priority.CHANGE) -> None:
         """Wake the key."""
         for listener in self._listeners:
             listener(key, priority)

@@ -1,4 +1,4 @@
-"""Which keys have failed for so long that people should be told why nothing moves."""
+"""Which keys have failed for so long that people should see why nothing moves."""
 
 from datetime import datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""The ``View`` of one pass: the caches of all informers, the facts that pass asked for, and a refusal if there was one.
+"""The ``View`` of one pass: the caches of all informers, the answers it asked for, and a refusal if there was one.
 
 A reconciler is synchronous and runs on the loop that alone changes the caches, so what it reads through a view belongs
 to one instant, over all kinds. Reading a kind that no informer of the process holds is a programming error, never an
@@ -13,7 +13,7 @@ from magos.api.meta import Kind, Resource
 from magos.errors import InvariantViolation
 from magos.runtime.cache.cache import Cache
 from magos.runtime.client.watchevents import Undecodable
-from magos.runtime.decision import Fact, Probe, Refusal, Trouble
+from magos.runtime.decision import Query, QueryAnswer, Refusal, Trouble
 
 __all__ = ["CacheView", "Caches"]
 
@@ -46,19 +46,19 @@ class Caches:
 class CacheView:
     """What one pass sees; see ``decision.View``."""
 
-    __slots__ = ("_caches", "_facts", "_refusal", "_stale", "_trouble")
+    __slots__ = ("_answers", "_caches", "_refusal", "_stale", "_trouble")
 
     def __init__(
         self,
         caches: Caches,
         *,
-        facts: Mapping[Probe, Fact] | None = None,
+        answers: Mapping[Query, QueryAnswer] | None = None,
         refusal: Refusal | None = None,
         stale: bool = False,
         trouble: Trouble | None = None,
     ) -> None:
         self._caches = caches
-        self._facts = facts or {}
+        self._answers = answers or {}
         self._refusal = refusal
         self._stale = stale
         self._trouble = trouble
@@ -99,9 +99,9 @@ class CacheView:
             _refuse(kind, cache.quarantine.filed(index, value, shown))
         return found
 
-    def fact(self, probe: Probe) -> Fact | None:
-        """Return the answer to a probe asked by the pass just before."""
-        return self._facts.get(probe)
+    def answer(self, query: Query) -> QueryAnswer | None:
+        """Return the answer to a query asked by the pass just before."""
+        return self._answers.get(query)
 
 
 def _refuse(kind: Kind[Any], bad: Undecodable | None) -> None:

@@ -5,11 +5,11 @@ Promises, all checked against a naive model by a state machine test:
 * A key is never with two workers at once, and keys that are queued already are not queued twice.
 * No wake-up is lost: an ``add`` after a key was handed out is followed by exactly one more hand-out after its ``done``.
 * Keys wait by priority (``priorityqueue``), and a key keeps the highest priority asked for.
-* Retries and appointments are kept apart. A *retry* is the back-off after a failure; any hand-out of the key uses it
-  up. An *appointment* is a pass that is wanted at a time; adds, hand-outs and retries leave it alone, the earliest
-  wins, and only ``cancel_appointment`` or its own time ends it. Nothing is handed out before its time.
-* ``shut_down`` wakes every getter at once; keys are level triggered, so what is left behind is found again by whoever
-  lists next. ``drain`` hands out what is ready first.
+* Retries and scheduled requeues are kept apart. A *retry* is the back-off after a failure; any hand-out of the key
+  uses it up. A *scheduled requeue* wants the key at a time; adds, hand-outs and retries leave it alone, the earliest
+  wins, and only ``cancel_requeue`` or its own time ends it. Nothing is handed out before its time.
+* ``shut_down`` wakes every getter at once; keys are level triggered, so the next list finds what is left
+  behind. ``drain`` hands out what is ready first.
 
 Everything runs on the loop's thread without locks; only ``get`` and ``drain`` wait. Adding, getting and finishing cost
 O(1), delays O(log n).
@@ -61,7 +61,7 @@ class ShutDown(Exception):
 
 
 class QueueObserver(Protocol):
-    """Who is told what happens in a queue, synchronously and on the loop; durations in seconds."""
+    """Follows what happens in a queue, synchronously and on the loop; durations in seconds."""
 
     def added(self) -> None:
         """A key became wanted that was not wanted before."""
@@ -93,7 +93,7 @@ class WorkQueue:
         self._running: dict[Key, tuple[float, int]] = {}  # since when, and at which rank
         self._retries: Scheduler[Key] = Scheduler()
         self._retry_ranks: dict[Key, int] = {}
-        self._appointments: Scheduler[Key] = Scheduler()
+        self._requeues: Scheduler[Key] = Scheduler()
         self._getters: deque[asyncio.Future[None]] = deque()
         self._drained: list[asyncio.Future[None]] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -108,17 +108,17 @@ class WorkQueue:
 
     @property
     def idle(self) -> bool:
-        """True if nothing is ready and no worker has a key; retries and appointments may be pending."""
+        """True if nothing is ready and no worker has a key; retries and scheduled requeues may be pending."""
         return not self._ready and not self._running
 
     @property
     def pending(self) -> int:
-        """Retries and appointments that are not due yet."""
-        return len(self._retries) + len(self._appointments)
+        """Number of retries and scheduled requeues that are not due yet."""
+        return len(self._retries) + len(self._requeues)
 
-    def appointment(self, key: Key) -> float | None:
-        """Return when the key has an appointment, in seconds of the clock."""
-        return self._appointments.when(key)
+    def requeue_time(self, key: Key) -> float | None:
+        """Return when the key is scheduled to be requeued, in seconds of the clock."""
+        return self._requeues.when(key)
 
     def backs_off(self, key: Key) -> bool:
         """Tell whether the key failed and its back-off is not over."""
@@ -137,16 +137,16 @@ class WorkQueue:
             self._want(key, rank_of(priority))
 
     def add_at(self, key: Key, when: float) -> None:
-        """Make an appointment at ``when`` seconds of the clock; an earlier one stands. Dropped after shut-down.
+        """Schedule a requeue at ``when`` seconds of the clock; an earlier one stands. Dropped after shut-down.
 
-        A pass that decides anew when it wants to be back calls ``cancel_appointment`` first.
+        A pass that decides anew when it wants to be back calls ``cancel_requeue`` first.
         """
-        if self._open and self._appointments.schedule(key, when):
+        if self._open and self._requeues.schedule(key, when):
             self._arm()
 
-    def cancel_appointment(self, key: Key) -> None:
-        """Forget the key's appointment; whatever else wants the key stands."""
-        self._appointments.cancel(key)
+    def cancel_requeue(self, key: Key) -> None:
+        """Forget the key's scheduled requeue; whatever else wants the key stands."""
+        self._requeues.cancel(key)
 
     def retry(self, key: Key, *, at_least: float = 0.0) -> float:
         """Want the key again after its back-off, at the priority it had; return the delay in seconds.
@@ -225,7 +225,7 @@ class WorkQueue:
         self._again.clear()
         self._retries.clear()
         self._retry_ranks.clear()
-        self._appointments.clear()
+        self._requeues.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -287,7 +287,7 @@ class WorkQueue:
         self._retry_ranks.pop(key, None)
 
     def _arm(self) -> None:
-        times = [when for when in (self._retries.next_due(), self._appointments.next_due()) if when is not None]
+        times = [when for when in (self._retries.next_due(), self._requeues.next_due()) if when is not None]
         if not times or (self._timer is not None and self._timer_due <= min(times)):
             return
         if self._timer is not None:
@@ -302,6 +302,6 @@ class WorkQueue:
         now = self._clock.monotonic()
         for key in self._retries.pop_due(now):
             self._want(key, self._retry_ranks.pop(key))
-        for key in self._appointments.pop_due(now):
+        for key in self._requeues.pop_due(now):
             self._want(key, _CHANGE)
         self._arm()

@@ -10,7 +10,7 @@ The reason:
 
 Only the monotonic clock counts (suspended time included). Wall time is written into the Lease for people to read and
 never judged. A request that is on the wire when the right ends is beyond any lease: preconditions and unique names are
-the fence there. If somebody deletes the Lease, candidates that have seen it wait as if it were still there; only one
+the fence there. If the Lease is deleted, candidates that have seen it wait as if it were still there; only one
 that starts at that very moment cannot know.
 
 The holder renews every 2 s, and gives up when 10 s have passed since it sent the last successful renewal; then, or when
@@ -31,7 +31,7 @@ from magos.api.kube import Lease
 from magos.errors import MagosError
 from magos.runtime.client.errors import ApiError
 from magos.runtime.clock import Clock
-from magos.runtime.leaderelection.record import Candidate, Claims, Timing
+from magos.runtime.leaderelection.record import Candidate, LeaseRecords, Timing
 from magos.runtime.leaderelection.resourcelock import LeaseStore
 
 __all__ = ["Candidate", "LeaderElector", "LeadershipLost", "StopGuard", "Timing"]
@@ -77,7 +77,7 @@ class LeaderElector:
         self._rng = rng
         self._guard = guard
         self._timing = timing
-        self._claims = Claims(candidate, timing, clock)
+        self._records = LeaseRecords(candidate, timing, clock)
         self._seen: Lease | None = None
         self._seen_at = _NEVER
         self._sent_at = _NEVER
@@ -169,7 +169,7 @@ class LeaderElector:
                 self._see(lease)
             if self._held_by_another():  # also where the Lease was deleted: its holder may not know yet
                 return False
-            return await self._write(self._claims.new_lease() if lease is None else self._claims.claimed(lease))
+            return await self._write(self._records.new_lease() if lease is None else self._records.claimed(lease))
         except (ApiError, TimeoutError) as error:
             self._stale = True
             lasting = isinstance(error, ApiError) and error.permanent
@@ -189,13 +189,13 @@ class LeaderElector:
                 continue
             if not await self._renew_once():
                 self._guard.arm(min(self._valid_until, self._clock.monotonic()))  # a rival may act: be quick
-                return self._end_term(f"its holder is {self.holder or 'nobody'} now")
+                return self._end_term(f"its holder is {self.holder or 'empty'} now")
             rest = started + self._timing.retry - self._clock.monotonic()
             if self._sent_at < started and rest > 0:  # it failed: try again in step, but not after the end
                 await anyio.sleep(max(_SHORTEST_WAIT, min(rest, left)))
 
     async def _renew_once(self) -> bool:
-        """Try to renew; return False if somebody else holds the Lease."""
+        """Try to renew; return False if another holds the Lease."""
         timeout = self._call_timeout()
         try:
             if self._stale:
@@ -203,7 +203,7 @@ class LeaderElector:
                     self._see(await self._store.get(timeout))
             if self._seen is not None and self.holder != self._candidate.identity:
                 return False
-            await self._write(self._claims.new_lease() if self._seen is None else self._claims.renewed(self._seen))
+            await self._write(self._records.new_lease() if self._seen is None else self._records.renewed(self._seen))
         except (ApiError, TimeoutError) as error:
             self._stale = True
             self._log.warning("cannot renew the lease", error=_text(error))
@@ -214,7 +214,7 @@ class LeaderElector:
         return max(_SHORTEST_CALL, min(self._timing.retry, remaining / 2))
 
     async def _write(self, lease: Lease) -> bool:
-        """Write a claim of ours. Only a confirmed one counts, from the moment before it was sent."""
+        """Write a record of ours. Only a confirmed one counts, from the moment before it was sent."""
         timeout = self._call_timeout() if self.still_leading() else self._timing.retry
         sent_at = self._clock.monotonic()
         self._stale = True  # until answered, also where the call is cancelled: it may have been carried out
@@ -243,7 +243,7 @@ class LeaderElector:
         if self._seen is None or self.holder != self._candidate.identity:
             return True
         try:
-            self._see(await self._store.replace(self._claims.released(self._seen), self._timing.retry))
+            self._see(await self._store.replace(self._records.released(self._seen), self._timing.retry))
         except ApiError as error:
             self._stale = True
             if error.conflict:

@@ -8,7 +8,7 @@ from magos.api.kube import Lease, LeaseSpec
 from magos.api.meta import ObjectMeta
 from magos.runtime.clock import Clock
 
-__all__ = ["Candidate", "Claims", "Timing"]
+__all__ = ["Candidate", "LeaseRecords", "Timing"]
 
 _RELEASED_SECONDS = 1
 
@@ -39,7 +39,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
     identity: str
 
 
-class Claims:
+class LeaseRecords:
     """Builds the Leases of one candidate. Everything of others in the Lease (labels, owners) is kept."""
 
     def __init__(self, candidate: Candidate, timing: Timing, clock: Clock) -> None:
@@ -48,13 +48,13 @@ class Claims:
         self._clock = clock
 
     def new_lease(self) -> Lease:
-        """Return the claim where there is no Lease yet."""
+        """Return the record where there is no Lease yet."""
         now = self._stamp(None)
         metadata = ObjectMeta(namespace=self._candidate.namespace, name=self._candidate.name)
         return Lease(metadata=metadata, spec=self._spec(acquired=now, renewed=now, transitions=0))
 
     def claimed(self, lease: Lease) -> Lease:
-        """Return the claim on a Lease that is free, or that is ours without our knowing."""
+        """Return the record for a Lease that is free, or that is ours without our knowing."""
         if lease.spec.holder_identity == self._candidate.identity:  # a claim of ours whose answer was lost
             return self.renewed(lease)
         now = self._stamp(lease.spec.renew_time)
@@ -69,7 +69,7 @@ class Claims:
         return structs.replace(lease, spec=self._spec(acquired=acquired, renewed=renewed, transitions=transitions))
 
     def released(self, lease: Lease) -> Lease:
-        """Return our Lease given back: nobody holds it, and it lasts one second."""
+        """Return our Lease given back: it has no holder and lasts one second."""
         spec = structs.replace(
             lease.spec,
             holder_identity="",

@@ -66,7 +66,7 @@ class Assembly:
     def beside(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
         """Let ``run`` work beside the controllers: only while leading, for ever, and cancelled with their end.
 
-        What it finds out it hands to a controller (``source.Bell``); it must not write by itself.
+        What it finds out it hands to a controller (``source.WakeUp``); it must not write by itself.
         """
         self._companions.append((name, run))
 

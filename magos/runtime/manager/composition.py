@@ -109,14 +109,14 @@ class Composition:
         return self.working and (self.elector is None or self.elector.still_leading())
 
     def begin(self) -> None:
-        """Start to work: from now on objects that cannot be decoded are told of by Events, the known ones now."""
+        """Start to work: from now on Events report objects that cannot be decoded, the known ones at once."""
         self.working = True
         for informer in self.informers:
             for bad in informer.cache.undecodable.values():
                 self._tell_undecodable(informer.kind, bad)
 
     def _tell_undecodable(self, kind: Kind[Any], bad: Undecodable) -> None:
-        """Record an Event about the object, which nobody looks after until somebody corrects it."""
+        """Record an Event about the object, which is not reconciled until a person corrects it."""
         meta = bad.metadata
         if not (meta.name and self.still_leading()):
             return

@@ -1,6 +1,6 @@
 """Logs: one JSON object per line with ``time``, ``level``, ``logger``, ``message`` and whatever is bound.
 
-Lines are made where they are logged, which takes microseconds, and written by a thread: a pipe that nobody reads must
+Lines are made where they are logged, which takes microseconds, and written by a thread: a pipe without a reader must
 not stop the loop. If 10,000 lines wait, further ones are dropped and their number is logged. What the standard
 library's loggers say comes out in the same form, from warnings on.
 """
@@ -82,7 +82,7 @@ class LineWriter:
                     self._stream.write(b"\n".join([*lines, b""]))
                     self._stream.flush()
             except (OSError, ValueError):
-                return  # the reader is gone: there is nobody left to tell
+                return  # the reader is gone, and with it the only place for a report
             if self._closing and not self._lines:
                 return
 

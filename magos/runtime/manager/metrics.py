@@ -5,7 +5,7 @@ Promises:
 1. A name is exposed as it is written: no unit suffix, prefix or scope label is added. A counter's name ends in
    ``_total``.
 2. A label set that is declared exists with 0 from the start, of histograms too.
-3. Whoever counts on the loop pays for a dictionary entry (counters) or one recorded value (histograms). At a scrape the
+3. Counting on the loop costs a dictionary entry (counters) or one recorded value (histograms). At a scrape the
    loop only takes a snapshot; the text is made in a thread.
 4. What exists once per object comes from a *collector*: a function that is called on the loop at each scrape and
    returns whole families. Nothing is kept for it, so the series of a deleted object end with the object, and no limit

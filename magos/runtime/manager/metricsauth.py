@@ -1,4 +1,4 @@
-"""Who may read ``/metrics`` in secure mode: whoever the cluster says may ``get`` the non-resource URL ``/metrics``.
+"""Who may read ``/metrics`` in secure mode: who may ``get`` the non-resource URL ``/metrics`` in the cluster.
 
 The bearer token of a request is shown to the API server twice: a TokenReview says whose it is, a SubjectAccessReview
 whether that user may. Answers are kept for a minute by the digest of the token, so that scrapes do not double the load;
@@ -16,7 +16,7 @@ from magos.runtime.client.client import ApiClient
 from magos.runtime.client.errors import ApiError
 from magos.runtime.clock import Clock
 
-__all__ = ["Access", "MetricsAuth"]
+__all__ = ["AccessDecision", "MetricsAuth"]
 
 KEPT = 60.0
 _MOST_KEPT = 256
@@ -88,7 +88,7 @@ _ACCESS_REVIEWS = Kind(
 )
 
 
-class Access(IntEnum):
+class AccessDecision(IntEnum):
     """The answer, as an HTTP status."""
 
     ALLOWED = 200
@@ -103,32 +103,32 @@ class MetricsAuth:
     def __init__(self, client: ApiClient, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self._known: dict[bytes, tuple[float, Access]] = {}
+        self._known: dict[bytes, tuple[float, AccessDecision]] = {}
 
-    async def judge(self, authorization: str) -> Access:
+    async def judge(self, authorization: str) -> AccessDecision:
         """Return whether a request with this ``Authorization`` header may read the metrics."""
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
-            return Access.UNAUTHENTICATED
+            return AccessDecision.UNAUTHENTICATED
         digest = hashlib.sha256(token.encode()).digest()
         now = self._clock.monotonic()
-        until, access = self._known.get(digest, (0.0, Access.UNKNOWN))
+        until, access = self._known.get(digest, (0.0, AccessDecision.UNKNOWN))
         if now < until:
             return access
         try:
             access = await self._ask(token)
         except ApiError:
-            return Access.UNKNOWN
+            return AccessDecision.UNKNOWN
         if len(self._known) >= _MOST_KEPT:
             self._known.clear()
         self._known[digest] = (now + KEPT, access)
         return access
 
-    async def _ask(self, token: str) -> Access:
+    async def _ask(self, token: str) -> AccessDecision:
         review = await self._client.create(_TOKEN_REVIEWS, _TokenReview(spec=_TokenSpec(token)))
         if not review.status.authenticated:
-            return Access.UNAUTHENTICATED
+            return AccessDecision.UNAUTHENTICATED
         user = review.status.user
         spec = _AccessSpec(
             non_resource_attributes=_Attributes(path=_PATH, verb="get"),
@@ -138,4 +138,4 @@ class MetricsAuth:
             extra=user.extra,
         )
         answer = await self._client.create(_ACCESS_REVIEWS, _AccessReview(spec=spec))
-        return Access.ALLOWED if answer.status.allowed else Access.FORBIDDEN
+        return AccessDecision.ALLOWED if answer.status.allowed else AccessDecision.FORBIDDEN

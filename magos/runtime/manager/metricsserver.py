@@ -13,7 +13,7 @@ import structlog
 
 from magos.errors import ConfigurationError
 from magos.runtime.manager.metrics import CONTENT_TYPE, Metrics
-from magos.runtime.manager.metricsauth import Access, MetricsAuth
+from magos.runtime.manager.metricsauth import AccessDecision, MetricsAuth
 from magos.runtime.manager.settings import Settings
 from magos.runtime.manager.webserver import WebRequest, WebResponse
 
@@ -23,9 +23,9 @@ RELOAD_SECONDS = 60.0
 
 _log = structlog.get_logger(__name__)
 _WORDS = {
-    Access.UNAUTHENTICATED: "authentication required: send the token of a Kubernetes account",
-    Access.FORBIDDEN: "this account may not get the non-resource URL /metrics",
-    Access.UNKNOWN: "the API server could not be asked who you are; try again",
+    AccessDecision.UNAUTHENTICATED: "authentication required: send the token of a Kubernetes account",
+    AccessDecision.FORBIDDEN: "this account may not get the non-resource URL /metrics",
+    AccessDecision.UNKNOWN: "the API server could not be asked who you are; try again",
 }
 
 
@@ -40,8 +40,8 @@ class MetricsEndpoint:
         """Return the exposition, or why not."""
         if self._auth is not None:
             access = await self._auth.judge(request.authorization)
-            if access is not Access.ALLOWED:
-                headers = {"WWW-Authenticate": "Bearer"} if access is Access.UNAUTHENTICATED else {}
+            if access is not AccessDecision.ALLOWED:
+                headers = {"WWW-Authenticate": "Bearer"} if access is AccessDecision.UNAUTHENTICATED else {}
                 return WebResponse(status=int(access), body=f"{_WORDS[access]}\n".encode(), headers=headers)
         if request.path != "/metrics":
             return WebResponse(status=404, body=b"404 page not found\n")

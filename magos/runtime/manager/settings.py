@@ -1,8 +1,7 @@
 """The settings every controller process shares, and the flags that give them (names and defaults: specification §13.2).
 
 Flags are written as in other controllers: ``--name=value`` or ``--name value``; a switch alone means true. What is
-wrong is told in one line that names the flag, as a ``ConfigurationError``. The environment is none of this module's
-business: an app reads it and passes it on.
+wrong is one line that names the flag, as a ``ConfigurationError``. The app reads the environment and passes it on.
 """
 
 import argparse
@@ -30,7 +29,7 @@ class Bind(NamedTuple):
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """What every controller process can be told. ``namespace`` is its own; ``identity`` names this replica.
+    """What every controller process can be set to. ``namespace`` is its own; ``identity`` names this replica.
 
     ``grace`` is the time in seconds that passes under way may take once the process is asked to end.
     """

@@ -40,7 +40,7 @@ class Git:
 
     async def listing(self, poll: Poll) -> Listing:
         """Answer RefWatcher's question for all the references it asks about."""
-        url = poll.source.url
+        url = poll.key.url
         self.listings[url] = self.listings.get(url, 0) + 1
         await asyncio.sleep(0.2)
         if not self.repository(url).reachable:

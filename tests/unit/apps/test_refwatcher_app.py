@@ -27,7 +27,7 @@ from magos.git.http import retry_after
 from magos.git.lsremote import LsRemotesRequest, Resolution, ls_remotes
 from magos.local.servers.loopback import StaticServer, serving
 from magos.reconcilers.refwatcher.machine import PollResult
-from magos.reconcilers.refwatcher.schedule import Limits, Schedule
+from magos.reconcilers.refwatcher.schedule import PollLimits, PollScheduler
 from magos.reconcilers.refwatcher.watch import Access, RepositoryAccess, Watch
 from magos.runtime.client.client import ApiClient
 from magos.runtime.client.codec import ListPage
@@ -180,7 +180,7 @@ def test_a_server_that_is_asked_too_often_says_for_how_long_not() -> None:
 
 def test_metrics_have_their_names_and_zeros_from_the_start_and_end_with_the_workspace() -> None:
     async def scene() -> None:
-        schedule, metrics = Schedule(Limits()), Metrics()
+        schedule, metrics = PollScheduler(PollLimits()), Metrics()
         polls = PollMetrics(metrics, schedule, per_object=True)
         schedule.track(("n", "a"), Watch(uid="1", url="u", target="main", interval=30.0), 0.0, 0.0)
         text = (await metrics.render()).decode()

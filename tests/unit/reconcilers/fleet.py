@@ -17,7 +17,7 @@ from magos.api.workspace import WORKSPACES, AwaitingApproval, CurrentRun, GateRe
 from magos.reconcilers.revisions import source_of
 from magos.reconcilers.rollout.machine import reconcile
 from magos.reconcilers.rollout.observation import Observation, observe
-from magos.runtime.decision import Decision, Fact, LiveList, Probe, Refusal, Request
+from magos.runtime.decision import Decision, LiveList, Query, QueryAnswer, Refusal, Request
 from tests.unit.reconcilers.model import NAMESPACE, SHA, Model, ModelView, workspace_manifest
 
 __all__ = ["PROJECT", "Fleet", "applied", "member", "rollout", "step"]
@@ -133,26 +133,26 @@ class Fleet(Model):
         self.put(ROLLOUTS, replace(old, metadata=meta, spec=rollout(*steps).spec))
 
     def decide(
-        self, name: str = PROJECT, facts: dict[Probe, Fact] | None = None, refusal: Refusal | None = None
+        self, name: str = PROJECT, answers: dict[Query, QueryAnswer] | None = None, refusal: Refusal | None = None
     ) -> Decision:
         """Return what the rollout controller decides now."""
-        seen = self.observe(name, facts, refusal)
+        seen = self.observe(name, answers, refusal)
         decision = reconcile(seen)
         assert decision == reconcile(seen), "the same observation gave two decisions"
         return decision
 
     def observe(
-        self, name: str = PROJECT, facts: dict[Probe, Fact] | None = None, refusal: Refusal | None = None
+        self, name: str = PROJECT, answers: dict[Query, QueryAnswer] | None = None, refusal: Refusal | None = None
     ) -> Observation:
         self.sync()
-        view = ModelView(self.cache, facts or {}, refusal)
+        view = ModelView(self.cache, answers or {}, refusal)
         view.stale = self.stale
         return observe(Request(namespace=NAMESPACE, name=name), view, self.now)
 
     def advance(self, **delta: float) -> None:
         self.now += timedelta(**delta)
 
-    def answer(self, probe: Probe) -> Fact:
-        if isinstance(probe, LiveList) and not probe.selector and type(probe) not in self.failing_probes:
-            return Fact(value=tuple(self.all(probe.kind)), at=self.now)
-        return super().answer(probe)
+    def answer(self, query: Query) -> QueryAnswer:
+        if isinstance(query, LiveList) and not query.selector and type(query) not in self.failing_probes:
+            return QueryAnswer(value=tuple(self.all(query.kind)), at=self.now)
+        return super().answer(query)

@@ -42,12 +42,12 @@ from magos.runtime.decision import (
     Delete,
     Effect,
     Event,
-    Fact,
     LiveGet,
     LiveList,
     PatchAnnotations,
-    Probe,
-    ProbeFailure,
+    Query,
+    QueryAnswer,
+    QueryFailure,
     Refusal,
     RemoveFinalizer,
     Request,
@@ -85,10 +85,10 @@ class ModelView:
     """A ``View`` over a snapshot."""
 
     def __init__(
-        self, objects: dict[str, dict[tuple[str, str], Any]], facts: dict[Probe, Fact], refusal: Refusal | None
+        self, objects: dict[str, dict[tuple[str, str], Any]], answers: dict[Query, QueryAnswer], refusal: Refusal | None
     ) -> None:
         self._objects = objects
-        self._facts = facts
+        self._answers = answers
         self.refusal = refusal
         self.trouble: Trouble | None = None
         self.stale = False
@@ -108,8 +108,8 @@ class ModelView:
         assert index == BY_PROJECT
         return tuple(each for each in found if each.spec.project_ref.name == wanted)
 
-    def fact(self, probe: Probe) -> Fact | None:
-        return self._facts.get(probe)
+    def answer(self, query: Query) -> QueryAnswer | None:
+        return self._answers.get(query)
 
 
 def workspace_manifest(name: str = NAME, **spec: Any) -> Workspace:
@@ -139,8 +139,8 @@ class Model:
         self.secrets = RepositorySecretReport()
         self.warnings: tuple[JobWarning, ...] = ()
         self.refusals: list[tuple[type[Any], str, int, str, str]] = []
-        self.failing_probes: dict[type[Probe], ProbeFailure] = {}
-        self.failing_kinds: dict[str, ProbeFailure] = {}
+        self.failing_probes: dict[type[Query], QueryFailure] = {}
+        self.failing_kinds: dict[str, QueryFailure] = {}
         self.crash_after: int | None = None
         self.history: list[tuple[str | None, str]] = []
         for name in RUNNERS:
@@ -233,21 +233,23 @@ class Model:
     # --- passes ---------------------------------------------------------------------------------------------------
 
     def decide(
-        self, name: str = NAME, facts: dict[Probe, Fact] | None = None, refusal: Refusal | None = None
+        self, name: str = NAME, answers: dict[Query, QueryAnswer] | None = None, refusal: Refusal | None = None
     ) -> Decision:
         """Return what the workspace controller decides now."""
         self.sync()
         self.entropy += 1
-        view = ModelView(self.cache, facts or {}, refusal)
+        view = ModelView(self.cache, answers or {}, refusal)
         request = Request(namespace=NAMESPACE, name=name)
         seen = observe(request, view, self.now, self.settings, self.entropy.to_bytes(4, "big"))
         decision = reconcile(seen)
         assert decision == reconcile(seen), "the same observation gave two decisions"
         return decision
 
-    def decide_project(self, facts: dict[Probe, Fact] | None = None, refusal: Refusal | None = None) -> Decision:
+    def decide_project(
+        self, answers: dict[Query, QueryAnswer] | None = None, refusal: Refusal | None = None
+    ) -> Decision:
         self.sync()
-        view = ModelView(self.cache, facts or {}, refusal)
+        view = ModelView(self.cache, answers or {}, refusal)
         seen = project_controller.observe(Request(namespace=NAMESPACE, name="platform"), view, self.now)
         return project_controller.reconcile(seen)
 
@@ -263,10 +265,10 @@ class Model:
                 return decision
             except Refused as refused:
                 refusal = refused.refusal
-            if refusal is None and not decision.probes:
+            if refusal is None and not decision.queries:
                 return decision
-            facts = {} if refusal is not None else {probe: self.answer(probe) for probe in decision.probes}
-            decision = choose(facts=facts, refusal=refusal)
+            answers = {} if refusal is not None else {query: self.answer(query) for query in decision.queries}
+            decision = choose(answers=answers, refusal=refusal)
         raise AssertionError(f"passes follow each other without end: {decision}")
 
     def settle(self, *, project: bool = False, most: int = 20) -> None:
@@ -278,25 +280,25 @@ class Model:
                 return
         raise AssertionError(f"no fixpoint after {most} passes: {self.history}")
 
-    def answer(self, probe: Probe) -> Fact:
-        kind = probe.kind.resource if isinstance(probe, LiveGet | LiveList) else ""
-        failure = self.failing_probes.get(type(probe)) or self.failing_kinds.get(kind)
+    def answer(self, query: Query) -> QueryAnswer:
+        kind = query.kind.resource if isinstance(query, LiveGet | LiveList) else ""
+        failure = self.failing_probes.get(type(query)) or self.failing_kinds.get(kind)
         if failure is not None:
-            return Fact(failure=failure, at=self.now)
-        match probe:
+            return QueryAnswer(failure=failure, at=self.now)
+        match query:
             case LiveGet():
-                return Fact(value=self.get(probe.kind, probe.name), at=self.now)
+                return QueryAnswer(value=self.get(query.kind, query.name), at=self.now)
             case LiveList():
-                key, _, wanted = probe.selector.partition("=")
+                key, _, wanted = query.selector.partition("=")
                 assert not key or wanted, "the model understands key=value alone"
-                found = [each for each in self.all(probe.kind) if probe.namespace in ("", each.metadata.namespace)]
+                found = [each for each in self.all(query.kind) if query.namespace in ("", each.metadata.namespace)]
                 chosen = (each for each in found if not key or each.metadata.labels.get(key) == wanted)
-                return Fact(value=tuple(chosen), at=self.now)
+                return QueryAnswer(value=tuple(chosen), at=self.now)
             case RepositorySecrets():
-                return Fact(value=self.secrets, at=self.now)
+                return QueryAnswer(value=self.secrets, at=self.now)
             case JobEvents():
-                return Fact(value=self.warnings, at=self.now)
-        raise AssertionError(f"nobody answers {probe}")
+                return QueryAnswer(value=self.warnings, at=self.now)
+        raise AssertionError(f"nobody answers {query}")
 
     def apply(self, decision: Decision) -> None:
         """Carry out a decision in the order rule; ``crash_after`` steps the process dies."""

@@ -170,4 +170,4 @@ def test_the_fixpoint_decides_nothing() -> None:
     model.settle(project=True)
     for _ in range(2):
         decision: Any = model.decide_project()
-        assert (decision.status, decision.effects, decision.events, decision.probes) == (None, (), (), ())
+        assert (decision.status, decision.effects, decision.events, decision.queries) == (None, (), (), ())

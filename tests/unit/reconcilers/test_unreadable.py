@@ -27,9 +27,9 @@ from magos.runtime.controller.view import Caches, CacheView
 from magos.runtime.decision import (
     UNREADABLE,
     Decision,
-    Fact,
-    Probe,
-    ProbeFailure,
+    Query,
+    QueryAnswer,
+    QueryFailure,
     Request,
     StatusPatch,
     Unreadable,
@@ -60,7 +60,7 @@ def bad(name: str, **metadata: Any) -> Undecodable:
 
 
 def view_of(
-    items: dict[str, tuple[Any, ...]], odd: dict[str, Undecodable], facts: dict[Probe, Fact] | None = None
+    items: dict[str, tuple[Any, ...]], odd: dict[str, Undecodable], answers: dict[Query, QueryAnswer] | None = None
 ) -> CacheView:
     caches = {}
     for kind in KINDS:
@@ -68,7 +68,7 @@ def view_of(
         hidden = (odd[kind.resource],) if kind.resource in odd else ()
         cache.replace(items.get(kind.resource, ()), hidden, "10")
         caches[kind] = cache
-    return CacheView(Caches(caches), facts=facts)
+    return CacheView(Caches(caches), answers=answers)
 
 
 def aged(workspace: Workspace, version: str = "5") -> Workspace:
@@ -82,10 +82,10 @@ def aged(workspace: Workspace, version: str = "5") -> Workspace:
 
 
 def decide_project(
-    items: dict[str, tuple[Any, ...]], odd: dict[str, Undecodable], facts: dict[Probe, Fact] | None = None
+    items: dict[str, tuple[Any, ...]], odd: dict[str, Undecodable], answers: dict[Query, QueryAnswer] | None = None
 ) -> Decision:
     request = Request(namespace=NAMESPACE, name="platform")
-    return project.reconcile(project.observe(request, view_of(items, odd, facts), START))
+    return project.reconcile(project.observe(request, view_of(items, odd, answers), START))
 
 
 def reason_and_message(decision: Decision) -> tuple[str, str]:
@@ -96,13 +96,13 @@ def reason_and_message(decision: Decision) -> tuple[str, str]:
 @pytest.mark.parametrize("odd", [{WORKSPACES.resource: bad("db")}, {ROLLOUTS.resource: bad("platform")}])
 def test_a_project_grants_nothing_beside_a_member_or_a_rollout_that_cannot_be_read(odd: dict[str, Undecodable]) -> None:
     items = {PROJECTS.resource: (PLATFORM,), WORKSPACES.resource: (aged(member("a", phase=Phase.PENDING)),)}
-    probes = decide_project(items, {}).probes
-    assert probes, "without the odd object a grant is on its way"
-    answered = {probe: Fact(value=None, at=START) for probe in probes}
+    queries = decide_project(items, {}).queries
+    assert queries, "without the odd object a grant is on its way"
+    answered = {query: QueryAnswer(value=None, at=START) for query in queries}
     assert decide_project(items, {}, answered).effects
-    for facts in ({}, answered):
-        decision = decide_project(items, odd, facts)
-        assert (decision.effects, decision.probes) == ((), ())
+    for answers in ({}, answered):
+        decision = decide_project(items, odd, answers)
+        assert (decision.effects, decision.queries) == ((), ())
         reason, message = reason_and_message(decision)
         assert reason == Reason.RECONCILE_ERROR
         assert "exists but cannot be read (too deep)" in message
@@ -111,14 +111,14 @@ def test_a_project_grants_nothing_beside_a_member_or_a_rollout_that_cannot_be_re
 def decide_rollout(workspaces: tuple[Workspace, ...], odd: dict[str, Undecodable], *, live: bool) -> Decision:
     items: dict[str, tuple[Any, ...]] = {ROLLOUTS.resource: (PROMOTION,), WORKSPACES.resource: workspaces}
     request = Request(namespace=NAMESPACE, name="platform")
-    facts: dict[Probe, Fact] = {}
+    answers: dict[Query, QueryAnswer] = {}
     if live:
-        get, listed = rollout_observation.live_probes(NAMESPACE, "platform")
-        hole = ProbeFailure(reason=UNREADABLE, message=str(bad("dev").unreadable(WORKSPACES)))
-        facts = {get: Fact(value=PROMOTION, at=START), listed: Fact(value=workspaces, at=START)}
+        get, listed = rollout_observation.live_queries(NAMESPACE, "platform")
+        hole = QueryFailure(reason=UNREADABLE, message=str(bad("dev").unreadable(WORKSPACES)))
+        answers = {get: QueryAnswer(value=PROMOTION, at=START), listed: QueryAnswer(value=workspaces, at=START)}
         if odd:
-            facts[listed] = Fact(failure=hole, at=START)
-    view = view_of(items, odd, facts)
+            answers[listed] = QueryAnswer(failure=hole, at=START)
+    view = view_of(items, odd, answers)
     return rollout_machine.reconcile(rollout_observation.observe(request, view, START))
 
 
@@ -126,9 +126,9 @@ def decide_rollout(workspaces: tuple[Workspace, ...], odd: dict[str, Undecodable
 def test_a_rollout_grants_nothing_beside_a_member_that_cannot_be_read(live: bool) -> None:
     members = (aged(member("other", "dev", Phase.PENDING)),)
     without = decide_rollout(members, {}, live=live)
-    assert without.effects if live else without.probes, "without the odd member the other one is granted"
+    assert without.effects if live else without.queries, "without the odd member the other one is granted"
     decision = decide_rollout(members, {WORKSPACES.resource: bad("dev")}, live=live)
-    assert (decision.effects, decision.probes) == ((), ())
+    assert (decision.effects, decision.queries) == ((), ())
     reason, message = reason_and_message(decision)
     assert reason == Reason.RECONCILE_ERROR
     assert message == (

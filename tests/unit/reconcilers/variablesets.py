@@ -21,8 +21,8 @@ from magos.api.variableset import (
 )
 from magos.reconcilers.variableset.machine import reconcile
 from magos.reconcilers.variableset.observation import observe
-from magos.reconcilers.variableset.sources import Content, Memory, SourceContent, SourceReport
-from magos.runtime.decision import Decision, Event, Fact, Probe, ProbeFailure, Refusal, Request, Trouble
+from magos.reconcilers.variableset.valuesources import Content, ContentCache, ValueSourceContent, ValueSourceReport
+from magos.runtime.decision import Decision, Event, Query, QueryAnswer, QueryFailure, Refusal, Request, Trouble
 
 NAMESPACE = "team-a"
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -58,12 +58,12 @@ class Bench:
         self.versions = 100
         self.sources: dict[tuple[SourceKind, str], Stored] = {}
         self.forbidden: set[str] = set()
-        self.failures: dict[str, ProbeFailure] = {}
+        self.failures: dict[str, QueryFailure] = {}
         self.lagging: set[str] = set()
         self.events: list[Event] = []
         self.reads: list[str] = []
         self.writes = 0
-        self.memory: Memory = {}
+        self.memory: ContentCache = {}
         self.found: VariableSet | None = VariableSet(
             metadata=ObjectMeta(name="inputs", namespace=NAMESPACE, uid="u", generation=1, resource_version="1"),
             spec=VariableSetSpec(variables=variables),
@@ -103,16 +103,16 @@ class Bench:
         """Pass until the controller asks for nothing more; two rounds at most, or it would be hot."""
         for _ in range(6):
             decision = self.step({})
-            if decision.probes:
-                decision = self.step({probe: self._answer(probe) for probe in decision.probes})
-                assert not decision.probes
+            if decision.queries:
+                decision = self.step({query: self._answer(query) for query in decision.queries})
+                assert not decision.queries
             if decision.status is None:
                 return decision
         raise AssertionError("the controller does not come to rest")
 
-    def step(self, facts: dict[Probe, Fact]) -> Decision:
-        seen = observe(Request(namespace=NAMESPACE, name="inputs"), _View(self, facts), self.now, self.memory)
-        self.memory = seen.recollection
+    def step(self, answers: dict[Query, QueryAnswer]) -> Decision:
+        seen = observe(Request(namespace=NAMESPACE, name="inputs"), _View(self, answers), self.now, self.memory)
+        self.memory = seen.cache_after
         decision = reconcile(seen)
         assert decision == reconcile(seen)
         if decision.status is not None and self.found is not None:
@@ -130,17 +130,21 @@ class Bench:
         [found] = [each for each in self.status.sources if each.name == name]
         return found.resource_version, found.content_version
 
-    def _answer(self, probe: Probe) -> Fact:
-        assert isinstance(probe, SourceContent)
-        self.reads.append(probe.name)
-        if probe.name in self.failures:
-            return Fact(failure=self.failures[probe.name], at=self.now)
-        stored = self.sources.get((probe.kind, probe.name))
-        if probe.name in self.forbidden or stored is None:
-            nothing = dict.fromkeys(probe.keys)
-            return Fact(value=SourceReport(forbidden=probe.name in self.forbidden, contents=nothing), at=self.now)
-        contents = {key: _content(stored.values[key]) if key in stored.values else None for key in probe.keys}
-        return Fact(value=SourceReport(resource_version=str(stored.version), contents=contents), at=self.now)
+    def _answer(self, query: Query) -> QueryAnswer:
+        assert isinstance(query, ValueSourceContent)
+        self.reads.append(query.name)
+        if query.name in self.failures:
+            return QueryAnswer(failure=self.failures[query.name], at=self.now)
+        stored = self.sources.get((query.kind, query.name))
+        if query.name in self.forbidden or stored is None:
+            nothing = dict.fromkeys(query.keys)
+            return QueryAnswer(
+                value=ValueSourceReport(forbidden=query.name in self.forbidden, contents=nothing), at=self.now
+            )
+        contents = {key: _content(stored.values[key]) if key in stored.values else None for key in query.keys}
+        return QueryAnswer(
+            value=ValueSourceReport(resource_version=str(stored.version), contents=contents), at=self.now
+        )
 
 
 def _content(value: bytes) -> Content:
@@ -152,9 +156,9 @@ class _View:
     refusal: Refusal | None = None
     trouble: Trouble | None = None
 
-    def __init__(self, bench: Bench, facts: dict[Probe, Fact]) -> None:
+    def __init__(self, bench: Bench, answers: dict[Query, QueryAnswer]) -> None:
         self._bench = bench
-        self._facts = facts
+        self._answers = answers
 
     def get(self, kind: Kind[Any], namespace: str, name: str) -> Any:
         assert namespace == NAMESPACE
@@ -173,5 +177,5 @@ class _View:
     def by_index(self, kind: Kind[Any], index: str, value: str) -> tuple[Any, ...]:
         raise AssertionError((kind, index, value))
 
-    def fact(self, probe: Probe) -> Fact | None:
-        return self._facts.get(probe)
+    def answer(self, query: Query) -> QueryAnswer | None:
+        return self._answers.get(query)

@@ -8,7 +8,7 @@ from msgspec import Struct
 from magos.api.kube import Job, Pod
 from magos.api.workspace import AwaitingApproval
 from magos.reconcilers.workspace.evidence.triggers import Cause
-from magos.runtime.decision import ProbeFailure, Refusal
+from magos.runtime.decision import QueryFailure, Refusal
 
 __all__ = [
     "Abandoned",
@@ -63,7 +63,7 @@ class Denied(Struct, frozen=True, kw_only=True):
     """The API server has refused an effect, or an answer, for good."""
 
     kind: ClassVar[Situation] = Situation.REFUSED
-    answer: Refusal | ProbeFailure
+    answer: Refusal | QueryFailure
 
 
 class JobPresent(Struct, frozen=True, kw_only=True):

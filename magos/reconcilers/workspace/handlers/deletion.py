@@ -28,7 +28,7 @@ from magos.reconcilers.workspace.handlers.reset import delete_job
 from magos.reconcilers.workspace.inputs.probes import events_probe, live_probes
 from magos.reconcilers.workspace.move import Move, ask_live, to, warning
 from magos.reconcilers.workspace.observation import Observation
-from magos.runtime.decision import Effect, Outcome, ProbeFailure, Refusal, RemoveFinalizer
+from magos.runtime.decision import Effect, Outcome, QueryFailure, Refusal, RemoveFinalizer
 
 __all__ = ["delete"]
 
@@ -112,7 +112,7 @@ def _is_of(pod: Pod, job: Job) -> bool:
     return owner is not None and owner.uid == job.metadata.uid
 
 
-def _trouble(seen: Observation, answer: Refusal | ProbeFailure) -> Move:
+def _trouble(seen: Observation, answer: Refusal | QueryFailure) -> Move:
     """Say what was refused, and come back in a minute."""
     what = _REFUSED if isinstance(answer, Refusal) else "What still runs cannot be read"
     text = f"{what}: {answer.message.rstrip('.')}."

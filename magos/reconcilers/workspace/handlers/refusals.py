@@ -20,7 +20,7 @@ from magos.reconcilers.workspace.handlers.starting.blockers import foreign_claim
 from magos.reconcilers.workspace.handlers.starting.start import refuse
 from magos.reconcilers.workspace.move import Move, keep, to, warning
 from magos.reconcilers.workspace.observation import Observation
-from magos.runtime.decision import UNREADABLE, Create, Outcome, PatchAnnotations, ProbeFailure, Refusal
+from magos.runtime.decision import UNREADABLE, Create, Outcome, PatchAnnotations, QueryFailure, Refusal
 
 __all__ = ["explain"]
 
@@ -48,7 +48,7 @@ def explain(seen: Observation, found: Denied) -> Move:
     return refuse(seen, refused)
 
 
-def _during_run(seen: Observation, answer: Refusal | ProbeFailure) -> Move:
+def _during_run(seen: Observation, answer: Refusal | QueryFailure) -> Move:
     effect = answer.effect if isinstance(answer, Refusal) else None
     if isinstance(effect, PatchAnnotations) and effect.kind == JOBS:
         return _without_annotation(seen)
@@ -77,8 +77,8 @@ def _without_annotation(seen: Observation) -> Move:
     return conclude_plan(seen, JobEnded(job=job, pods=pods), evidence) if job is not None else keep(seen)
 
 
-def _refused(seen: Observation, answer: Refusal | ProbeFailure) -> Refused:
-    if isinstance(answer, ProbeFailure):
+def _refused(seen: Observation, answer: Refusal | QueryFailure) -> Refused:
+    if isinstance(answer, QueryFailure):
         return _unread(answer)
     effect = answer.effect
     if isinstance(effect, Create) and effect.kind == PERSISTENT_VOLUME_CLAIMS:
@@ -96,7 +96,7 @@ def _refused(seen: Observation, answer: Refusal | ProbeFailure) -> Refused:
     return _error(answer)
 
 
-def _unread(failure: ProbeFailure) -> Refused:
+def _unread(failure: QueryFailure) -> Refused:
     if failure.reason == UNREADABLE:
         return Refused(reason=Reason.RECONCILE_ERROR, message=f"{failure.message}. Until then nothing is started.")
     text = f"{failure.reason}: {failure.message}"

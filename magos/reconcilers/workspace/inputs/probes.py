@@ -23,7 +23,7 @@ from magos.api.variableset import VARIABLESETS
 from magos.api.workspace import WORKSPACES, Workspace
 from magos.reconcilers.effects import JobEvents, RepositorySecrets
 from magos.reconcilers.workspace.inputs.specification import effective_selector
-from magos.runtime.decision import LiveGet, LiveList, Probe
+from magos.runtime.decision import LiveGet, LiveList, Query
 
 __all__ = [
     "account_probe",
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 
-def live_probes(namespace: str, name: str) -> tuple[Probe, ...]:
+def live_probes(namespace: str, name: str) -> tuple[Query, ...]:
     """Return the reads that make an observation live."""
     selector = f"{WORKSPACE}={workspace_label(name)}"
     return (
@@ -51,7 +51,7 @@ def live_probes(namespace: str, name: str) -> tuple[Probe, ...]:
     )
 
 
-def start_probes(workspace: Workspace, project: Project | None) -> tuple[Probe, ...]:
+def start_probes(workspace: Workspace, project: Project | None) -> tuple[Query, ...]:
     """Return the reads that a start is decided on, as far as is known what the Workspace and its Project name."""
     meta = workspace.metadata
     policies = policies_probe(workspace, project)
@@ -65,7 +65,7 @@ def start_probes(workspace: Workspace, project: Project | None) -> tuple[Probe, 
     )
 
 
-def input_probes(workspace: Workspace, project: Project | None) -> tuple[Probe, ...]:
+def input_probes(workspace: Workspace, project: Project | None) -> tuple[Query, ...]:
     """Return the reads that tell what the Workspace gets from its Project and from VariableSets."""
     return (project_probe(workspace), *(set_probe(workspace, name) for name in set_names(workspace, project)))
 

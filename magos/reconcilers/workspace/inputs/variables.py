@@ -21,7 +21,7 @@ from magos.api.project import Project
 from magos.api.reasons import ReferenceProblem
 from magos.api.runnerpod import REDACT
 from magos.api.variablelimits import ENTRY_BYTES, PREFIX
-from magos.api.variableset import VARIABLESETS, SourceKey, SourceKind, Variable, VariableSet, reference_of
+from magos.api.variableset import VARIABLESETS, SourceKind, ValueSourceKey, Variable, VariableSet, reference_of
 from magos.api.workspace import UsedVariable, Workspace
 from magos.ids import digest_of, short_hash
 from magos.reconcilers.workspace.inputs.layers import Awaiting, Layer, Problem, Unresolved
@@ -127,7 +127,7 @@ def _effective(project_sets: Sequence[Layer], workspace_sets: Sequence[Layer]) -
     for layer in (*project_sets, *workspace_sets):
         if layer.found is None:
             continue
-        versions = {SourceKey(each.kind, each.name): each.content_version for each in layer.found.status.sources}
+        versions = {ValueSourceKey(each.kind, each.name): each.content_version for each in layer.found.status.sources}
         for variable in layer.found.spec.variables:
             reference = reference_of(variable.value_from)
             winning.pop(variable.name, None)

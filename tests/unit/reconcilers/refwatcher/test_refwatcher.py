@@ -14,7 +14,7 @@ from magos.api.names import source_key
 from magos.api.status import NameReference
 from magos.api.workspace import Source as GitSource
 from magos.api.workspace import Terraform, Workspace, WorkspaceSpec, WorkspaceStatus
-from magos.reconcilers.refwatcher.machine import Failure, Heard, Observation, PollResult, judge, reconcile
+from magos.reconcilers.refwatcher.machine import Failure, Observation, PollAnswer, PollResult, compare, reconcile
 from magos.reconcilers.refwatcher.watch import poll_interval
 from magos.runtime.decision import Decision, PatchAnnotations
 
@@ -41,8 +41,8 @@ def workspace(annotations: dict[str, str] | None = None, target: str = "main", *
     )
 
 
-def decide(subject: Workspace, heard: Heard | None, *, polled: bool = True) -> Decision:
-    return reconcile(Observation(now=NOW, workspace=subject, polled=polled, heard=heard))
+def decide(subject: Workspace, answer: PollAnswer | None, *, polled: bool = True) -> Decision:
+    return reconcile(Observation(now=NOW, workspace=subject, polled=polled, answer=answer))
 
 
 def announced(decision: Decision) -> str | None:
@@ -75,9 +75,9 @@ def announced(decision: Decision) -> str | None:
 def test_a_valid_announcement_is_known_otherwise_the_applied_commit_of_this_source(
     subject: Workspace, result: PollResult
 ) -> None:
-    heard = Heard(sha=A)
-    assert judge(subject, heard) is result
-    decision = decide(subject, heard)
+    answer = PollAnswer(sha=A)
+    assert compare(subject, answer) is result
+    decision = decide(subject, answer)
     wanted = result in (PollResult.CHANGED, PollResult.SEEDED)
     assert announced(decision) == (A if wanted else None)
     assert [event.reason for event in decision.events] == (["RevisionDetected"] if wanted else [])
@@ -86,12 +86,12 @@ def test_a_valid_announcement_is_known_otherwise_the_applied_commit_of_this_sour
 @given(known=SHAS, found=SHAS)
 def test_after_the_write_there_is_nothing_left_to_write(known: str, found: str) -> None:
     subject = workspace({DETECTED_REVISION: known, DETECTED_SOURCE: KEY})
-    decision = decide(subject, Heard(sha=found))
+    decision = decide(subject, PollAnswer(sha=found))
     assert (announced(decision) is None) == (known == found)
     for effect in decision.effects:
         assert isinstance(effect, PatchAnnotations)
         after = replace(subject, metadata=replace(subject.metadata, annotations=dict(effect.annotations)))
-        assert decide(after, Heard(sha=found)) == Decision()
+        assert decide(after, PollAnswer(sha=found)) == Decision()
 
 
 def test_without_news_nothing_is_decided() -> None:
@@ -100,11 +100,11 @@ def test_without_news_nothing_is_decided() -> None:
 
 @pytest.mark.parametrize("errors", [1, 2])
 def test_two_errors_are_not_worth_a_condition(errors: int) -> None:
-    assert decide(workspace(), Heard(failure=FAILURE, errors=errors)) == Decision()
+    assert decide(workspace(), PollAnswer(failure=FAILURE, errors=errors)) == Decision()
 
 
 def unreachable(subject: Workspace, errors: int = 3, failure: Failure = FAILURE) -> tuple[Condition, ...] | None:
-    decision = decide(subject, Heard(failure=failure, errors=errors))
+    decision = decide(subject, PollAnswer(failure=failure, errors=errors))
     assert not decision.effects
     if decision.status is None:
         return None
@@ -121,13 +121,13 @@ def test_from_the_third_on_it_says_why_beside_the_conditions_of_others(errors: i
     assert (conditions[1].type, conditions[1].status) == ("SourceUnreachable", "True")
     assert (conditions[1].reason, conditions[1].message) == ("GitFailed", "connection refused")
     again = workspace(conditions=conditions)
-    assert decide(again, Heard(failure=FAILURE, errors=errors + 1)) == Decision()
+    assert decide(again, PollAnswer(failure=FAILURE, errors=errors + 1)) == Decision()
 
 
 @pytest.mark.parametrize(("reason", "asked"), [("GitAuthenticationFailed", True), ("RevisionNotFound", False)])
 def test_where_credentials_matter_the_secret_of_another_spelling_is_asked_about(reason: str, asked: bool) -> None:
-    heard = Heard(failure=Failure(reason, "refused"), errors=3)
-    decision = reconcile(Observation(now=NOW, workspace=workspace(), heard=heard, similar=("creds",)))
+    answer = PollAnswer(failure=Failure(reason, "refused"), errors=3)
+    decision = reconcile(Observation(now=NOW, workspace=workspace(), answer=answer, similar=("creds",)))
     assert decision.status is not None
     [condition] = decision.status.desired.conditions
     assert condition.message.startswith("refused")
@@ -138,7 +138,7 @@ def test_a_new_cause_is_told_without_a_transition_and_without_another_event() ->
     conditions = unreachable(workspace())
     assert conditions is not None
     subject = workspace(conditions=conditions)
-    other = Heard(failure=Failure("RevisionNotFound", "no main"), errors=4)
+    other = PollAnswer(failure=Failure("RevisionNotFound", "no main"), errors=4)
     decision = decide(subject, other)
     assert decision.status is not None
     [condition] = decision.status.desired.conditions
@@ -148,15 +148,15 @@ def test_a_new_cause_is_told_without_a_transition_and_without_another_event() ->
 
 
 def test_the_event_comes_with_the_condition() -> None:
-    decision = decide(workspace(), Heard(failure=FAILURE, errors=3))
+    decision = decide(workspace(), PollAnswer(failure=FAILURE, errors=3))
     assert [(event.type, event.reason) for event in decision.events] == [("Warning", "SourceUnreachable")]
 
 
-@pytest.mark.parametrize(("heard", "polled"), [(Heard(sha=A), True), (None, False), (Heard(sha=B), False)])
-def test_a_success_and_the_end_of_polling_remove_the_condition_alone(heard: Heard | None, polled: bool) -> None:
+@pytest.mark.parametrize(("answer", "polled"), [(PollAnswer(sha=A), True), (None, False), (PollAnswer(sha=B), False)])
+def test_a_success_and_the_end_of_polling_remove_the_condition_alone(answer: PollAnswer | None, polled: bool) -> None:
     conditions = unreachable(workspace(conditions=(THEIRS,)))
     assert conditions is not None
-    decision = decide(workspace({DETECTED_REVISION: A}, conditions=conditions), heard, polled=polled)
+    decision = decide(workspace({DETECTED_REVISION: A}, conditions=conditions), answer, polled=polled)
     assert decision.status is not None
     assert decision.status.desired.conditions == (THEIRS,)
     assert not decision.effects
@@ -167,7 +167,7 @@ def test_after_a_restart_the_condition_stays_until_there_is_an_answer() -> None:
     assert conditions is not None
     subject = workspace(conditions=conditions)
     assert decide(subject, None) == Decision()
-    assert decide(subject, Heard(failure=FAILURE, errors=1)) == Decision()
+    assert decide(subject, PollAnswer(failure=FAILURE, errors=1)) == Decision()
 
 
 DEFAULT = timedelta(seconds=30)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from magos.reconcilers.refwatcher.machine import Failure
-from magos.reconcilers.refwatcher.schedule import SLOW, Limits, Listing, Name, Poll, Schedule
-from magos.reconcilers.refwatcher.watch import Access, Source, Watch
+from magos.reconcilers.refwatcher.schedule import SLOW, Listing, Name, Poll, PollLimits, PollScheduler
+from magos.reconcilers.refwatcher.watch import Access, ListingKey, Watch
 
 SHA = "a" * 40
 LONGEST = 3600.0
@@ -36,7 +36,7 @@ def bad(poll: Poll, seconds: float = 0.1, retry_after: float = 0.0) -> Listing:
     return Listing(results=dict.fromkeys(poll.targets, failure), seconds=seconds, retry_after=retry_after)
 
 
-def taken(schedule: Schedule, now: float) -> Poll:
+def taken(schedule: PollScheduler, now: float) -> Poll:
     poll = schedule.take(now)
     assert poll is not None
     return poll
@@ -44,7 +44,7 @@ def taken(schedule: Schedule, now: float) -> Poll:
 
 @given(interval=st.floats(5, LONGEST), draw=st.floats(0, 1, exclude_max=True))
 def test_the_first_poll_is_drawn_from_the_interval(interval: float, draw: float) -> None:
-    schedule = Schedule(Limits())
+    schedule = PollScheduler(PollLimits())
     schedule.track(("n", "a"), watch(interval=interval), 100.0, draw)
     due = schedule.next_due()
     assert due == 100.0 + draw * interval
@@ -52,7 +52,7 @@ def test_the_first_poll_is_drawn_from_the_interval(interval: float, draw: float)
 
 
 def test_first_polls_of_many_sources_are_uniform() -> None:
-    rng, schedule = random.Random(7), Schedule(Limits(workers=10_000, queue=10_000))
+    rng, schedule = random.Random(7), PollScheduler(PollLimits(workers=10_000, queue=10_000))
     for number in range(1000):
         schedule.track(("n", str(number)), watch(url=str(number), host=str(number)), 0.0, rng.random())
     counts = []
@@ -68,7 +68,7 @@ def test_first_polls_of_many_sources_are_uniform() -> None:
 
 @given(st.lists(st.floats(5, LONGEST), min_size=1, max_size=20))
 def test_a_source_is_listed_at_the_smallest_interval_among_its_entries(intervals: list[float]) -> None:
-    schedule = Schedule(Limits())
+    schedule = PollScheduler(PollLimits())
     for number, interval in enumerate(intervals):
         schedule.track(("n", str(number)), watch(interval=interval), 0.0, 0.0)
     poll = taken(schedule, 0.0)
@@ -79,22 +79,22 @@ def test_a_source_is_listed_at_the_smallest_interval_among_its_entries(intervals
 
 
 def test_equal_url_and_credentials_share_a_listing_and_nothing_else_does() -> None:
-    schedule = Schedule(Limits())
+    schedule = PollScheduler(PollLimits())
     schedule.track(("one", "a"), watch(target="main", fingerprint="x"), 0.0, 0.0)
     schedule.track(("two", "a"), watch(target="dev", fingerprint="x"), 0.0, 0.0)
     schedule.track(("three", "a"), watch(fingerprint="y", host="i"), 0.0, 0.0)
     schedule.track(("four", "a"), watch(url="r/", fingerprint="x", host="j"), 0.0, 0.0)
     polls = [taken(schedule, 0.0) for _ in range(3)]
     assert schedule.take(0.0) is None
-    assert {(poll.source, poll.targets) for poll in polls} == {
-        (Source("r", "x"), ("dev", "main")),
-        (Source("r", "y"), ("main",)),
-        (Source("r/", "x"), ("main",)),
+    assert {(poll.key, poll.targets) for poll in polls} == {
+        (ListingKey("r", "x"), ("dev", "main")),
+        (ListingKey("r", "y"), ("main",)),
+        (ListingKey("r/", "x"), ("main",)),
     }
 
 
 def test_a_changed_interval_keeps_the_due_time_and_rules_the_next() -> None:
-    schedule, name = Schedule(Limits()), ("n", "a")
+    schedule, name = PollScheduler(PollLimits()), ("n", "a")
     schedule.track(name, watch(interval=600), 0.0, 0.5)
     schedule.track(name, watch(interval=5), 1.0, 0.5)
     assert schedule.next_due() == 300.0
@@ -105,18 +105,18 @@ def test_a_changed_interval_keeps_the_due_time_and_rules_the_next() -> None:
 
 @pytest.mark.parametrize("changed", [watch(target="dev"), watch(url="s"), watch(url="s", host="i")])
 def test_a_changed_question_forgets_the_answer_and_is_asked_at_once(changed: Watch) -> None:
-    schedule, name = Schedule(Limits()), ("n", "a")
+    schedule, name = PollScheduler(PollLimits()), ("n", "a")
     schedule.track(name, watch(), 0.0, 0.0)
     poll = taken(schedule, 0.0)
     schedule.finish(poll, good(poll), 1.0)
-    assert schedule.heard(name) is not None
+    assert schedule.answer(name) is not None
     schedule.track(name, changed, 2.0, 0.9)
-    assert schedule.heard(name) is None
+    assert schedule.answer(name) is None
     assert taken(schedule, 2.0).targets == (changed.target,)
 
 
 def test_a_question_changed_while_it_is_asked_is_not_answered_by_the_old_listing_but_right_after() -> None:
-    schedule, name = Schedule(Limits()), ("n", "a")
+    schedule, name = PollScheduler(PollLimits()), ("n", "a")
     schedule.track(name, watch(), 0.0, 0.0)
     poll = taken(schedule, 0.0)
     schedule.track(name, watch(target="dev"), 0.5, 0.9)
@@ -125,30 +125,30 @@ def test_a_question_changed_while_it_is_asked_is_not_answered_by_the_old_listing
 
 
 def test_new_credentials_are_tried_at_once_and_errors_stay_counted() -> None:
-    schedule, name = Schedule(Limits()), ("n", "a")
+    schedule, name = PollScheduler(PollLimits()), ("n", "a")
     schedule.track(name, watch(), 0.0, 0.0)
     poll = taken(schedule, 0.0)
     schedule.finish(poll, bad(poll), 1.0)
     schedule.track(name, watch(fingerprint="x"), 2.0, 0.9)
     poll = taken(schedule, 2.0)
     schedule.finish(poll, bad(poll), 3.0)
-    heard = schedule.heard(name)
-    assert heard is not None
-    assert heard.errors == 2
+    found = schedule.answer(name)
+    assert found is not None
+    assert found.errors == 2
 
 
 def test_a_workspace_made_anew_under_its_name_starts_from_nothing() -> None:
-    schedule, name = Schedule(Limits()), ("n", "a")
+    schedule, name = PollScheduler(PollLimits()), ("n", "a")
     schedule.track(name, watch(), 0.0, 0.0)
     poll = taken(schedule, 0.0)
     schedule.track(name, watch(uid="2"), 0.5, 0.5)
     assert schedule.finish(poll, bad(poll), 1.0) == ()
-    assert schedule.heard(name) is None
+    assert schedule.answer(name) is None
 
 
 @pytest.mark.parametrize(("interval", "pause"), [(5.0, 5.0), (30.0, 30.0), (600.0, 30.0)])
 def test_an_error_is_looked_at_again_after_thirty_seconds_at_the_latest(interval: float, pause: float) -> None:
-    schedule = Schedule(Limits())
+    schedule = PollScheduler(PollLimits())
     schedule.track(("n", "a"), watch(interval=interval), 0.0, 0.0)
     poll = taken(schedule, 0.0)
     schedule.finish(poll, bad(poll), 1.0)
@@ -157,7 +157,7 @@ def test_an_error_is_looked_at_again_after_thirty_seconds_at_the_latest(interval
 
 @pytest.mark.parametrize(("asked", "kept"), [(10.0, 30.0), (200.0, 200.0), (1e9, 3600.0), (-5.0, 30.0)])
 def test_what_the_server_asks_for_is_kept_within_an_hour(asked: float, kept: float) -> None:
-    schedule, name = Schedule(Limits()), ("n", "a")
+    schedule, name = PollScheduler(PollLimits()), ("n", "a")
     schedule.track(name, watch(), 0.0, 0.0)
     poll = taken(schedule, 0.0)
     schedule.finish(poll, bad(poll, retry_after=asked), 1.0)
@@ -167,36 +167,36 @@ def test_what_the_server_asks_for_is_kept_within_an_hour(asked: float, kept: flo
 
 
 def test_errors_in_a_row_are_counted_and_a_success_ends_the_row() -> None:
-    schedule, name = Schedule(Limits()), ("n", "a")
+    schedule, name = PollScheduler(PollLimits()), ("n", "a")
     schedule.track(name, watch(), 0.0, 0.0)
     counted = []
     for number, answer in enumerate((bad, bad, good, bad)):
         poll = taken(schedule, 100.0 * number)
         schedule.finish(poll, answer(poll), 100.0 * number + 1)
-        heard = schedule.heard(name)
-        assert heard is not None
-        counted.append(heard.errors)
+        found = schedule.answer(name)
+        assert found is not None
+        counted.append(found.errors)
     assert counted == [1, 2, 0, 1]
 
 
 def test_an_unanswered_poll_tells_nobody_anything() -> None:
-    schedule, name = Schedule(Limits()), ("n", "a")
+    schedule, name = PollScheduler(PollLimits()), ("n", "a")
     schedule.track(name, watch(interval=600), 0.0, 0.0)
     poll = taken(schedule, 0.0)
     assert schedule.finish(poll, Listing(), 1.0) == ()
-    assert schedule.heard(name) is None
+    assert schedule.answer(name) is None
     assert schedule.next_due() == 31.0
 
 
 def test_a_joiner_is_served_within_its_own_interval() -> None:
-    schedule = Schedule(Limits())
+    schedule = PollScheduler(PollLimits())
     schedule.track(("n", "slow"), watch(interval=3600), 0.0, 0.9)
     schedule.track(("n", "fast"), watch(interval=10), 0.0, 0.5)
     assert schedule.next_due() == 5.0
 
 
 def test_the_queue_is_bounded_and_what_does_not_fit_waits() -> None:
-    schedule = Schedule(Limits(workers=1, queue=2))
+    schedule = PollScheduler(PollLimits(workers=1, queue=2))
     for number in range(6):
         schedule.track(("n", str(number)), watch(url=str(number), host=str(number)), 0.0, 0.0)
     seen = set()
@@ -204,33 +204,33 @@ def test_the_queue_is_bounded_and_what_does_not_fit_waits() -> None:
         poll = taken(schedule, float(step))
         assert schedule.take(float(step)) is None
         assert schedule.depth <= 2
-        seen.add(poll.source.url)
+        seen.add(poll.key.url)
         schedule.finish(poll, good(poll), step + 0.5)
     assert len(seen) == 6
 
 
 def test_a_server_has_half_of_the_workers_and_leaves_one_to_repositories_that_are_well() -> None:
-    schedule = Schedule(Limits(workers=8, queue=100))
+    schedule = PollScheduler(PollLimits(workers=8, queue=100))
     schedule.track(("n", "good"), watch(url="good"), 0.0, 0.0)
     poll = taken(schedule, 0.0)
     schedule.finish(poll, good(poll), 1.0)
     for number in range(20):
         schedule.track(("n", str(number)), watch(url=str(number)), 1.0, 0.0)
     polls = [taken(schedule, 31.0) for _ in range(4)]
-    assert {"good"} < {each.source.url for each in polls}
+    assert {"good"} < {each.key.url for each in polls}
     assert schedule.take(31.0) is None
 
 
 def test_servers_that_are_not_proven_have_half_of_the_workers_together() -> None:
-    schedule = Schedule(Limits(workers=4, queue=100))
+    schedule = PollScheduler(PollLimits(workers=4, queue=100))
     schedule.track(("n", "good"), watch(url="good", host="good"), 0.0, 0.0)
     poll = taken(schedule, 0.0)
     schedule.finish(poll, good(poll), 1.0)
     for number in range(10):
         schedule.track(("n", str(number)), watch(url=str(number), host=str(number)), 1.0, 0.0)
-    assert [taken(schedule, 2.0).source.url for _ in range(2)]
+    assert [taken(schedule, 2.0).key.url for _ in range(2)]
     assert schedule.take(2.0) is None
-    assert taken(schedule, 40.0).source.url == "good"
+    assert taken(schedule, 40.0).key.url == "good"
 
 
 URLS, HOSTS = "pqrstu", "xyz"
@@ -251,12 +251,12 @@ class ScheduleMachine(RuleBasedStateMachine):
 
     @initialize(workers=st.integers(1, 5), queue=st.integers(1, 4))
     def start(self, workers: int, queue: int) -> None:
-        self.limits = Limits(workers=workers, queue=queue)
-        self.schedule = Schedule(self.limits)
+        self.limits = PollLimits(workers=workers, queue=queue)
+        self.schedule = PollScheduler(self.limits)
         self.now = 0.0
         self.tracked: dict[Name, Watch] = {}
         self.running: list[Poll] = []
-        self.blocked: dict[Source, float] = {}
+        self.blocked: dict[ListingKey, float] = {}
 
     @rule(name=_names, wanted=_watches, draw=st.floats(0, 0.99))
     def track(self, name: Name, wanted: Watch, draw: float) -> None:
@@ -272,7 +272,7 @@ class ScheduleMachine(RuleBasedStateMachine):
 
     def _forget_unused(self) -> None:
         """What a server asked for is known for as long as anybody asks it."""
-        used = {watch.source for watch in self.tracked.values()}
+        used = {watch.key for watch in self.tracked.values()}
         self.blocked = {source: until for source, until in self.blocked.items() if source in used}
 
     @rule(seconds=st.sampled_from([0.1, 1.0, 10.0, 100.0, 700.0]))
@@ -284,10 +284,10 @@ class ScheduleMachine(RuleBasedStateMachine):
         poll = self.schedule.take(self.now)
         if poll is None:
             return
-        assert poll.source not in {each.source for each in self.running}
+        assert poll.key not in {each.key for each in self.running}
         assert all(self.tracked[name] == asked for name, asked in poll.members.items())
-        assert all(asked.source == poll.source for asked in poll.members.values())
-        assert self.now >= self.blocked.get(poll.source, 0.0)
+        assert all(asked.key == poll.key for asked in poll.members.values())
+        assert self.now >= self.blocked.get(poll.key, 0.0)
         self.running.append(poll)
 
     @precondition(lambda self: bool(self.running))
@@ -308,10 +308,10 @@ class ScheduleMachine(RuleBasedStateMachine):
         told = self.schedule.finish(poll, listing, self.now)
         expected = {name for name, asked in poll.members.items() if self._still_asks(name, asked)}
         assert set(told) == (expected if results else set())
-        if any(asked.source == poll.source for asked in self.tracked.values()):
-            self.blocked[poll.source] = self.now + retry_after
+        if any(asked.key == poll.key for asked in self.tracked.values()):
+            self.blocked[poll.key] = self.now + retry_after
         else:
-            self.blocked.pop(poll.source, None)
+            self.blocked.pop(poll.key, None)
 
     def _still_asks(self, name: Name, asked: Watch) -> bool:
         return name in self.tracked and self.tracked[name].same_question(asked)

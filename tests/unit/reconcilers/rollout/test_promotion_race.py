@@ -58,7 +58,8 @@ def test_a_member_that_is_only_prepared_later_is_told_and_then_granted() -> None
     both.detect(SHA)
     both.rollout.settle()
     assert both.rollout.allowed == set()
-    assert f"{NAME} waits: its run is not prepared with revision {SHA} yet" in both.rollout.rollout.status.message
+    waits = f"{NAME} waits: the workspace controller has not recorded revision {SHA} for its run yet"
+    assert waits in both.rollout.rollout.status.message
     both.workspace.settle()
     both.rollout.settle()
     assert both.rollout.allowed == {NAME}

@@ -14,7 +14,7 @@ from magos.api.selectors import LabelSelector, LabelSelectorRequirement
 from magos.api.status import NameReference
 from magos.api.triggers import Trigger
 from magos.api.workspace import WORKSPACES, Source
-from magos.runtime.decision import LiveList, PatchAnnotations, ProbeFailure
+from magos.runtime.decision import LiveList, PatchAnnotations, QueryFailure
 from tests.unit.reconcilers.cluster import Cluster
 from tests.unit.reconcilers.fleet import PROJECT, Fleet, applied, member, rollout, step
 from tests.unit.reconcilers.model import LATER_SHA, NAMESPACE, OTHER_SHA, SHA
@@ -390,7 +390,7 @@ def test_a_refused_grant_is_told_and_tried_again_a_minute_later() -> None:
     assert standing(fleet) == (Phase.FAILED, Reason.RECONCILE_ERROR, 0)
     assert "webhook says no" in fleet.rollout.status.message
     decision = fleet.decide()
-    assert decision.probes == ()
+    assert decision.queries == ()
     assert decision.requeue_at is not None
     fleet.refusals.clear()
     fleet.advance(seconds=61)
@@ -401,7 +401,7 @@ def test_a_refused_grant_is_told_and_tried_again_a_minute_later() -> None:
 
 def test_workspaces_that_may_not_be_listed_are_told() -> None:
     fleet = Fleet(rollout("dev"), [member("d", "dev")])
-    fleet.failing_probes[LiveList] = ProbeFailure(reason="Forbidden", message="not allowed to list")
+    fleet.failing_probes[LiveList] = QueryFailure(reason="Forbidden", message="not allowed to list")
     fleet.settle()
     assert standing(fleet)[1] == Reason.RECONCILE_ERROR
     assert "not allowed to list" in fleet.rollout.status.message
@@ -413,7 +413,7 @@ def test_a_stale_view_is_not_judged_but_asked_again() -> None:
     fleet.stale = True
     decision = fleet.decide()
     assert (decision.status, decision.effects) == (None, ())
-    assert decision.probes
+    assert decision.queries
 
 
 # --- handover between Project and Rollout (F45) ----------------------------------------------------------------------

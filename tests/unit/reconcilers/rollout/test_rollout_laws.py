@@ -5,7 +5,7 @@ Whatever the members are doing and however the steps overlap:
 * nobody is granted while a step before theirs has failed members or work other than drift; one step is granted at most;
 * a commit is let through only to members behind which every earlier Workspace of the source has applied it;
 * no steps, or a step that selects nobody, leave nobody with permission; a selector that means nothing grants none;
-* a decision depends on nothing but the facts, not on their order, and carried out it wants nothing more.
+* a decision depends on nothing but the answers, not on their order, and carried out it wants nothing more.
 """
 
 import contextlib
@@ -25,11 +25,11 @@ from magos.api.triggers import Trigger
 from magos.api.workspace import WORKSPACES, Source, Workspace
 from magos.errors import InvariantViolation
 from magos.reconcilers.revisions import applied_revision, pending_revision, source_of
-from magos.reconcilers.rollout import verdict as verdicts
+from magos.reconcilers.rollout import evaluation as verdicts
 from magos.reconcilers.rollout.cohorts import divide
 from magos.reconcilers.rollout.machine import reconcile
+from magos.reconcilers.rollout.memberstate import MemberState, member_state
 from magos.reconcilers.rollout.progress import TABLE, Place, StepState, active_step
-from magos.reconcilers.rollout.standing import Standing, standing_of
 from magos.runtime.decision import PatchAnnotations
 from tests.unit.reconcilers.fleet import Fleet, member, rollout
 from tests.unit.reconcilers.model import LATER_SHA, OTHER_SHA, SHA, Crash
@@ -114,9 +114,9 @@ def test_nobody_is_granted_behind_unfinished_work(made: Rollout, fleet: list[Wor
             place, own = places[other.metadata.name], places[name]
             assert own is not None
             if place is not None and place < own:
-                assert standing_of(other) not in (Standing.FAILED, Standing.URGENT)
+                assert member_state(other) not in (MemberState.FAILED, MemberState.URGENT)
             if place == own:
-                assert standing_of(other) is not Standing.FAILED
+                assert member_state(other) is not MemberState.FAILED
     by_name = {each.metadata.name: each for each in fleet}
     assert all(by_name[name].status.phase in GRANTABLE for name in given_to)
 
@@ -180,8 +180,8 @@ def test_decisions_know_no_order_and_reach_a_fixpoint(
 ) -> None:
     world = Fleet(made, fleet)
     asked = world.decide()
-    facts = {probe: world.answer(probe) for probe in asked.probes}
-    seen = world.observe(facts=facts)
+    answers = {query: world.answer(query) for query in asked.queries}
+    seen = world.observe(answers=answers)
     shuffled = replace(seen, members=tuple(data.draw(st.permutations(seen.members))))
     one, other = reconcile(seen), reconcile(shuffled)
     assert one.status == other.status
@@ -190,7 +190,7 @@ def test_decisions_know_no_order_and_reach_a_fixpoint(
     assert kinds == sorted(kinds), "what is taken goes before what is given"
     world.step()
     rest = world.decide()
-    assert (rest.status, rest.effects, rest.events, rest.probes) == (None, (), (), ())
+    assert (rest.status, rest.effects, rest.events, rest.queries) == (None, (), (), ())
 
 
 @settings(max_examples=100, deadline=None)
@@ -237,7 +237,7 @@ def test_a_step_without_work_as_the_active_one_is_a_bug_and_says_so(
 
 @pytest.mark.parametrize("phase", [None, *Phase])
 def test_every_phase_has_a_standing(phase: Phase | None) -> None:
-    assert standing_of(member("d", "dev", phase)) in Standing
+    assert member_state(member("d", "dev", phase)) in MemberState
 
 
 def _matches(made: Rollout, index: int, fleet: Sequence[Workspace]) -> bool:

@@ -12,8 +12,8 @@ from magos.api.phases import Phase
 from magos.api.reasons import Reason, ReferenceProblem
 from magos.api.variablelimits import ENTRY_BYTES, TOTAL_BYTES, entry_size
 from magos.api.variableset import SourceKind, Variable
-from magos.reconcilers.variableset.machine import LOOK_AGAIN
-from magos.runtime.decision import EventType, Outcome, ProbeFailure
+from magos.reconcilers.rejections import RETRY_DELAY
+from magos.runtime.decision import EventType, Outcome, QueryFailure
 from tests.unit.reconcilers.variablesets import Bench, config_map, literal, secret
 
 SECRET, CONFIG_MAP = SourceKind.SECRET, SourceKind.CONFIG_MAP
@@ -85,7 +85,7 @@ def test_optional_and_missing_is_neither_counted_nor_listed() -> None:
     assert standing(bench) == READY
     assert bench.status.resolved_variables == 1
     assert bench.status.unresolved_references == ()
-    assert bench.status.message == "1 of 3 variables have a value. Optional and not set: 2."
+    assert bench.status.message == "1 of 3 variables have a value. Optional references without a value: 2."
     bench.put(SECRET, "gone", k="v")
     bench.settle()
     assert bench.status.resolved_variables == 2
@@ -101,7 +101,7 @@ def test_what_may_not_be_read_is_forbidden_and_asked_for_again(optional: bool) -
     assert standing(bench) == FAILED
     assert [u.reason for u in bench.status.unresolved_references] == [ReferenceProblem.FORBIDDEN]
     assert "RBAC" in bench.status.message
-    assert decision.requeue_at == bench.now + LOOK_AGAIN
+    assert decision.requeue_at == bench.now + RETRY_DELAY
     bench.forbidden = set()
     bench.settle()
     assert standing(bench) == READY
@@ -293,11 +293,11 @@ def test_a_set_that_is_gone_is_forgotten() -> None:
 
 def test_an_unreadable_source_is_told_and_tried_again() -> None:
     bench = Bench(secret("a", "db", "k"))
-    bench.failures = {"db": ProbeFailure(reason="Undecodable", message="the answer does not fit")}
+    bench.failures = {"db": QueryFailure(reason="Undecodable", message="the answer does not fit")}
     decision = bench.settle()
     assert (bench.status.phase, bench.status.reason) == (Phase.FAILED, Reason.RECONCILE_ERROR)
     assert find(bench.status.conditions, "Stalled") is not None
-    assert decision.requeue_at == bench.now + LOOK_AGAIN
+    assert decision.requeue_at == bench.now + RETRY_DELAY
     bench.failures = {}
     bench.put(SECRET, "db", k="v")
     bench.settle()

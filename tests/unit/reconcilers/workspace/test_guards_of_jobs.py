@@ -127,7 +127,7 @@ def test_caches_that_are_behind_decide_nothing(situation: Any) -> None:
     model.sync()
     decision = stale_decision(model)
     assert (decision.status, decision.effects, decision.events) == (None, (), ())
-    assert decision.probes != ()
+    assert decision.queries != ()
     fresh = model.decide()
     assert fresh.status is not None or fresh.effects != ()
 

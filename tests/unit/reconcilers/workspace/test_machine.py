@@ -46,7 +46,7 @@ from magos.reconcilers.workspace.evidence.situations import Situation
 from magos.reconcilers.workspace.machine import TABLE, reconcile
 from magos.reconcilers.workspace.observation import Observation
 from magos.reconcilers.workspace.situation import NO_RUN
-from magos.runtime.decision import ProbeFailure
+from magos.runtime.decision import QueryFailure
 from tests.unit.reconcilers.cluster import Cluster
 from tests.unit.reconcilers.model import LATER_SHA, NAME, NAMESPACE, OTHER_SHA, SETTINGS, SHA, Crash, workspace_manifest
 from tests.unit.reconcilers.results import apply_result as good_apply
@@ -243,7 +243,7 @@ class Workspaces(RuleBasedStateMachine):
         meta = ObjectMeta(name="cost", labels={"team": "a"})
         self.model.put(VALIDATING_POLICIES, ValidatingPolicy(metadata=meta, spec=spec))
         kind = VALIDATING_POLICIES.resource
-        self.model.failing_kinds = {} if listable else {kind: ProbeFailure(reason="Forbidden", message="no")}
+        self.model.failing_kinds = {} if listable else {kind: QueryFailure(reason="Forbidden", message="no")}
 
     @precondition(lambda self: self.there)
     @rule()

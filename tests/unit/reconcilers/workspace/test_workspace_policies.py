@@ -17,7 +17,7 @@ from magos.api.result import PolicyCount, Result, Violation, ViolationAction
 from magos.api.selectors import LabelSelector
 from magos.api.validatingpolicy import VALIDATING_POLICIES, ValidatingPolicy, content_digest
 from magos.api.workspace import ApprovalKind, GateReason, Validation
-from magos.runtime.decision import Create, ProbeFailure
+from magos.runtime.decision import Create, QueryFailure
 from tests.unit.reconcilers.cluster import Cluster
 from tests.unit.reconcilers.model import NAME, NAMESPACE
 from tests.unit.reconcilers.results import apply_result, environment_of, failed, plan_result, reasons
@@ -95,7 +95,7 @@ def test_the_empty_selector_selects_all_and_says_so() -> None:
 
 def test_without_a_selector_nothing_is_listed() -> None:
     model = cluster("cost")
-    model.failing_kinds[VALIDATING_POLICIES.resource] = ProbeFailure(reason="NotFound", message="no such kind")
+    model.failing_kinds[VALIDATING_POLICIES.resource] = QueryFailure(reason="NotFound", message="no such kind")
     granted(model, validation=None)
     assert outcome(model)[0] is Phase.PLANNING
     assert judge_env(model) == {}
@@ -123,7 +123,7 @@ def test_no_match_plans_without_evaluation_and_warns() -> None:
 @pytest.mark.parametrize("reason", ["Forbidden", "NotFound", "Undecodable"])
 def test_policies_that_cannot_be_listed_keep_the_plan_from_starting(reason: str) -> None:
     model = cluster("cost")
-    model.failing_kinds[VALIDATING_POLICIES.resource] = ProbeFailure(reason=reason, message="the server said no")
+    model.failing_kinds[VALIDATING_POLICIES.resource] = QueryFailure(reason=reason, message="the server said no")
     granted(model)
     assert outcome(model) == (Phase.FAILED, Reason.POLICY_EVALUATION_FAILED)
     assert "the server said no" in model.workspace.status.message
@@ -204,8 +204,8 @@ def test_the_apply_pod_has_no_policies() -> None:
 def test_an_apply_does_not_ask_for_policies_again() -> None:
     model = cluster("cost")
     model.to_planned(validation=OWN)
-    model.failing_kinds[VALIDATING_POLICIES.resource] = ProbeFailure(reason="NotFound", message="no such kind")
-    model.failing_kinds[CONFIG_MAPS.resource] = ProbeFailure(reason="Forbidden", message="no")
+    model.failing_kinds[VALIDATING_POLICIES.resource] = QueryFailure(reason="NotFound", message="no such kind")
+    model.failing_kinds[CONFIG_MAPS.resource] = QueryFailure(reason="Forbidden", message="no")
     model.annotate(execution_allowed="true")
     model.settle()
     assert outcome(model)[0] is Phase.APPLYING

@@ -35,7 +35,7 @@ from magos.api.variableset import VARIABLESETS, VariableSet, VariableSetSpec
 from magos.api.workspace import WORKSPACES, Source, Validation
 from magos.reconcilers.effects import JobWarning, RepositorySecretReport
 from magos.reconcilers.workspace.pod.settings import WorkspaceSettings
-from magos.runtime.decision import Create, EventType, ProbeFailure
+from magos.runtime.decision import Create, EventType, QueryFailure
 from tests.unit.reconcilers.cluster import Cluster
 from tests.unit.reconcilers.model import NAME, NAMESPACE, OTHER_SHA, SETTINGS
 from tests.unit.reconcilers.results import apply_result, failed, plan_result
@@ -189,7 +189,7 @@ def foreign_claim(model: Cluster) -> None:
 
 
 def no_policies(model: Cluster) -> None:
-    model.failing_kinds[VALIDATING_POLICIES.resource] = ProbeFailure(reason="Forbidden", message="may not list")
+    model.failing_kinds[VALIDATING_POLICIES.resource] = QueryFailure(reason="Forbidden", message="may not list")
 
 
 def no_jobs(model: Cluster) -> None:

@@ -64,7 +64,7 @@ def test_after_the_run_the_world_is_at_rest() -> None:
         model.advance(seconds=20)
         decision = model.step()
         assert decision.status is None
-        assert (decision.effects, decision.probes) == ((), ())
+        assert (decision.effects, decision.queries) == ((), ())
         model.step(project=True)
     assert model.versions == before
 
@@ -95,7 +95,7 @@ def test_the_result_is_saved_on_the_job_before_status_acts_on_it() -> None:
     model.finish_jobs()
     decision = model.decide()
     assert decision.status is None
-    assert decision.probes  # nothing readable: concluded from live reads only
+    assert decision.queries  # nothing readable: concluded from live reads only
     model.end_pod(job, encode(plan_result(model)))
     decision = model.decide()
     assert decision.status is None

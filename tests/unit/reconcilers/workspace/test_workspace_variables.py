@@ -24,7 +24,7 @@ from magos.api.variableset import (
     VariableSource,
 )
 from magos.api.workspace import WORKSPACES, CurrentRun
-from magos.runtime.decision import ProbeFailure
+from magos.runtime.decision import QueryFailure
 from tests.unit.reconcilers.cluster import Cluster
 from tests.unit.reconcilers.model import NAMESPACE, Crash, workspace_manifest
 from tests.unit.reconcilers.results import apply_result, environment_of, failed, plan_result, reasons
@@ -223,7 +223,7 @@ def test_a_set_that_only_the_server_knows_is_used() -> None:
 
 def test_a_set_that_may_not_be_read_is_an_error() -> None:
     model = cluster()
-    model.failing_kinds[VARIABLESETS.resource] = ProbeFailure(reason="Forbidden", message="variablesets is forbidden")
+    model.failing_kinds[VARIABLESETS.resource] = QueryFailure(reason="Forbidden", message="variablesets is forbidden")
     granted(model)
     assert outcome(model) == (Phase.FAILED, Reason.RECONCILE_ERROR)
     assert model.created_jobs == []

@@ -22,7 +22,7 @@ from magos.runtime.client.transport import HttpRequest, HttpResponse
 from magos.runtime.client.watchevents import WatchType
 from magos.runtime.controller.endings import End, judge
 from magos.runtime.controller.ledger import Ledger, Target
-from magos.runtime.controller.probes import ProbeRegistry
+from magos.runtime.controller.queries import QueryRegistry
 from magos.runtime.controller.view import Caches
 from magos.runtime.decision import UNREADABLE, Create, LiveGet, LiveList, Unreadable
 from tests.sim.virtualtime import VirtualClock, run_virtual
@@ -249,10 +249,10 @@ def test_live_reads_with_an_unreadable_object_fail_closed() -> None:
         page = b'{"items":[' + GOOD + b"," + DEEP + b"]}"
         with pytest.raises(Unreadable, match="ConfigMap n/bad exists but cannot be read"):
             (await client(page).list_all(BAGS, "n")).complete(BAGS)
-        listed = ProbeRegistry(client(page), VirtualClock(), {})
+        listed = QueryRegistry(client(page), VirtualClock(), {})
         (fact,) = (await listed.answer((LiveList(BAGS, "n"),))).values()
         assert (fact.value, fact.failure.reason if fact.failure else "") == (None, UNREADABLE)
-        got = ProbeRegistry(client(DEEP), VirtualClock(), {})
+        got = QueryRegistry(client(DEEP), VirtualClock(), {})
         (fact,) = (await got.answer((LiveGet(BAGS, "n", "bad"),))).values()
         assert (fact.value, fact.failure.reason if fact.failure else "") == (None, UNREADABLE)
 

@@ -1,4 +1,4 @@
-"""Claims of magos/runtime/controller/consistency.py about a single gate, against a model of what a cache has shown."""
+"""Claims of magos/runtime/controller/consistency.py about one write barrier, against a model of the cache."""
 
 import random
 from typing import Any
@@ -15,7 +15,7 @@ from magos.api.meta import ObjectMeta
 from magos.runtime.cache.informer import Informer
 from magos.runtime.client.client import ApiClient
 from magos.runtime.client.codec import WatchEvent, WatchType
-from magos.runtime.controller.consistency import LOOK_AFTER, STALE_AFTER, Gate, Standing, Write
+from magos.runtime.controller.consistency import LOOK_AFTER, STALE_AFTER, CacheState, Write, WriteBarrier
 from magos.runtime.controller.workqueue import Key
 from magos.runtime.decision import Priority
 from tests.sim.apiserver import SimApiServer
@@ -34,7 +34,7 @@ class GateMachine(RuleBasedStateMachine):
     def start(self) -> None:
         self.loop = VirtualLoop()
         self.released: list[Key] = []
-        self.parked: set[Key] = set()
+        self.waiting: set[Key] = set()
         self.needs: dict[Key, int] = dict.fromkeys(KEYS, 0)
         self.server: dict[str, ConfigMap] = {}
         self.doomed: dict[str, int] = {}  # uid: the version at which its deletion began
@@ -49,7 +49,7 @@ class GateMachine(RuleBasedStateMachine):
         client: ApiClient = SimApiServer(clock, rng).client()
         self.informer: Informer[ConfigMap] = Informer(client, CONFIG_MAPS, clock=clock, rng=rng)
         self.informer.cache.replace((), (), "100")
-        self.gate = Gate(client, clock, (self.informer,), lambda key, _priority: self.released.append(key))
+        self.barrier = WriteBarrier(client, clock, (self.informer,), lambda key, _priority: self.released.append(key))
 
     def _on_loop(self, action: Any) -> Any:
         async def run() -> Any:
@@ -80,18 +80,18 @@ class GateMachine(RuleBasedStateMachine):
 
     @rule(key=st.sampled_from(KEYS), name=st.sampled_from(NAMES))
     def write(self, key: Key, name: str) -> None:
-        if key in self.parked:
+        if key in self.waiting:
             return  # it is not running
         meta = self._commit(name)
         write = Write(
             kind=CONFIG_MAPS, namespace="default", name=name, uid=meta.uid, resource_version=meta.resource_version
         )
         self.needs[key] = self.version
-        self._on_loop(lambda: self.gate.record(key, (write,)))
+        self._on_loop(lambda: self.barrier.record(key, (write,)))
 
     @rule(key=st.sampled_from(KEYS), name=st.sampled_from(NAMES), finalizer=st.booleans())
     def delete(self, key: Key, name: str, finalizer: bool) -> None:
-        if key in self.parked or name not in self.server:
+        if key in self.waiting or name not in self.server:
             return
         # What it decides on: what the cache holds, or what a live read shows.
         held = self.informer.cache.get("default", name)
@@ -109,12 +109,12 @@ class GateMachine(RuleBasedStateMachine):
             resource_version=judged.resource_version,
             gone=True,
         )
-        self._on_loop(lambda: self.gate.record(key, (write,)))
+        self._on_loop(lambda: self.barrier.record(key, (write,)))
 
     @rule(key=st.sampled_from(KEYS))
     def write_what_nobody_watches(self, key: Key) -> None:
         write = Write(kind=JOBS, namespace="default", name="x", uid="u", resource_version="999999")
-        self._on_loop(lambda: self.gate.record(key, (write,)))
+        self._on_loop(lambda: self.barrier.record(key, (write,)))
 
     @rule(name=st.sampled_from(NAMES))
     def somebody_else_writes(self, name: str) -> None:
@@ -149,30 +149,30 @@ class GateMachine(RuleBasedStateMachine):
 
         self._on_loop(apply)
         for key in self.released:
-            assert key in self.parked, "released without having been parked"
+            assert key in self.waiting, "released without having been held back"
             assert self._seen(key), "released before the cache has seen its writes"
-            self.parked.discard(key)
+            self.waiting.discard(key)
         self.released.clear()
 
     @rule(key=st.sampled_from(KEYS))
     def run(self, key: Key) -> None:
-        standing = self._on_loop(lambda: self.gate.enter(key, Priority.CHANGE))
-        assert (standing is Standing.READY) == self._seen(key)
-        if standing is Standing.PARKED:
-            self.parked.add(key)
+        state = self._on_loop(lambda: self.barrier.enter(key, Priority.CHANGE))
+        assert (state is CacheState.READY) == self._seen(key)
+        if state is CacheState.BEHIND:
+            self.waiting.add(key)
 
     def _seen(self, key: Key) -> bool:
         return int(self.informer.cache.resource_version) >= self.needs[key]
 
     @invariant()
     def no_parked_key_is_forgotten(self) -> None:
-        for key in getattr(self, "parked", ()):
+        for key in getattr(self, "waiting", ()):
             assert not self._seen(key), f"{key} could run and was not released"
 
     @invariant()
     def nothing_is_kept_once_everything_was_seen(self) -> None:
         if getattr(self, "needs", None) and all(self._seen(key) for key in KEYS):
-            assert self.gate.parked == 0
+            assert self.barrier.waiting == 0
 
     def teardown(self) -> None:
         if hasattr(self, "loop"):
@@ -184,7 +184,7 @@ TestGate.settings = settings(max_examples=150, stateful_step_count=30, deadline=
 
 
 class Behind:
-    """A gate over a cache that is told nothing any more, and one written object that the server has."""
+    """A write barrier over a cache that is told nothing any more, and one written object that the server has."""
 
     def __init__(self) -> None:
         rng, clock = random.Random(1), VirtualClock()
@@ -194,7 +194,7 @@ class Behind:
         informer.cache.replace((), (), "1")
         self.informer = informer
         self.released: list[Key] = []
-        self.gate = Gate(self.client, clock, (informer,), lambda key, _priority: self.released.append(key))
+        self.barrier = WriteBarrier(self.client, clock, (informer,), lambda key, _priority: self.released.append(key))
 
     async def create(self) -> Write:
         manifest = ConfigMap(metadata=ObjectMeta(name="a", namespace="default"))
@@ -206,9 +206,9 @@ class Behind:
     async def released_after(self, write: Write) -> float:
         """Return how long the key of this write has to wait, in seconds."""
         async with anyio.create_task_group() as group:
-            group.start_soon(self.gate.run)
-            self.gate.record(KEYS[0], (write,))
-            assert self.gate.enter(KEYS[0], Priority.CHANGE) is Standing.PARKED
+            group.start_soon(self.barrier.run)
+            self.barrier.record(KEYS[0], (write,))
+            assert self.barrier.enter(KEYS[0], Priority.CHANGE) is CacheState.BEHIND
             started = anyio.current_time()
             while not self.released:  # noqa: ASYNC110 - virtual time
                 await anyio.sleep(0.1)
@@ -244,7 +244,7 @@ def test_an_object_that_is_gone_although_the_cache_holds_it_is_waited_for() -> N
         unclear = Write(kind=CONFIG_MAPS, namespace="default", name="a", unknown=True)
         assert abs(await world.released_after(unclear) - STALE_AFTER) < 1
         world.informer.cache.replace((), (), "1" + write.resource_version)
-        assert world.gate.enter(KEYS[0], Priority.CHANGE) is Standing.READY
+        assert world.barrier.enter(KEYS[0], Priority.CHANGE) is CacheState.READY
 
     run_virtual(scene)
 
@@ -260,25 +260,25 @@ def test_an_object_that_cannot_be_decoded_is_not_taken_for_one_that_is_gone() ->
 
 
 def test_an_object_outside_the_selector_gates_only_while_the_cache_holds_it() -> None:
-    def build(*held: ConfigMap) -> Gate:
+    def build(*held: ConfigMap) -> WriteBarrier:
         rng = random.Random(1)
         clock = VirtualClock()
         client = SimApiServer(clock, rng).client()
         informer: Informer[ConfigMap] = Informer(client, CONFIG_MAPS, selector="team=a", clock=clock, rng=rng)
         informer.cache.replace(held, (), "1")
-        return Gate(client, clock, (informer,), lambda _key, _priority: None)
+        return WriteBarrier(client, clock, (informer,), lambda _key, _priority: None)
 
-    def standing(gate: Gate, labels: dict[str, str] | None) -> Standing:
+    def state(barrier: WriteBarrier, labels: dict[str, str] | None) -> CacheState:
         write = Write(kind=CONFIG_MAPS, namespace="default", name="a", uid="u", resource_version="5", labels=labels)
-        gate.record(KEYS[0], (write,))
-        return gate.enter(KEYS[0], Priority.CHANGE)
+        barrier.record(KEYS[0], (write,))
+        return barrier.enter(KEYS[0], Priority.CHANGE)
 
     async def scene() -> None:
-        assert standing(build(), {"team": "b"}) is Standing.READY
-        assert standing(build(), {"team": "a"}) is Standing.PARKED
-        assert standing(build(), None) is Standing.PARKED
+        assert state(build(), {"team": "b"}) is CacheState.READY
+        assert state(build(), {"team": "a"}) is CacheState.BEHIND
+        assert state(build(), None) is CacheState.BEHIND
         # The write takes it out of the selection: the cache is shown its end.
         held = ConfigMap(metadata=ObjectMeta(name="a", namespace="default", uid="u", resource_version="1"))
-        assert standing(build(held), {"team": "b"}) is Standing.PARKED
+        assert state(build(held), {"team": "b"}) is CacheState.BEHIND
 
     run_virtual(scene)

@@ -12,7 +12,7 @@ from magos.errors import InvariantViolation
 from magos.runtime.cache.cache import Cache
 from magos.runtime.client.watchevents import Undecodable, WatchEvent, WatchType
 from magos.runtime.controller.view import Caches, CacheView
-from magos.runtime.decision import Fact, LiveGet, Unreadable
+from magos.runtime.decision import LiveGet, QueryAnswer, Unreadable
 
 
 def caches() -> Caches:
@@ -37,11 +37,11 @@ def test_reading_what_nobody_watches_is_an_error_and_never_empty(kind: Kind[Any]
         CacheView(caches()).get(kind, "ns", "x")
 
 
-def test_facts_are_found_by_the_value_of_their_probe() -> None:
-    fact = Fact(value=7, at=datetime(2026, 1, 1, tzinfo=UTC))
-    view = CacheView(caches(), facts={LiveGet(CONFIG_MAPS, "ns", "a1"): fact})
-    assert view.fact(LiveGet(CONFIG_MAPS, "ns", "a1")) is fact
-    assert view.fact(LiveGet(CONFIG_MAPS, "ns", "a2")) is None
+def test_answers_are_found_by_the_value_of_their_query() -> None:
+    answer = QueryAnswer(value=7, at=datetime(2026, 1, 1, tzinfo=UTC))
+    view = CacheView(caches(), answers={LiveGet(CONFIG_MAPS, "ns", "a1"): answer})
+    assert view.answer(LiveGet(CONFIG_MAPS, "ns", "a1")) is answer
+    assert view.answer(LiveGet(CONFIG_MAPS, "ns", "a2")) is None
     assert (view.stale, view.refusal) == (False, None)
 
 

@@ -61,7 +61,7 @@ def test_the_earliest_appointment_wins_and_an_add_does_not_erase_it() -> None:
         queue.add(A)
         assert await _next(queue) == A
         assert loop.time() == 0
-        assert queue.appointment(A) == 10
+        assert queue.requeue_time(A) == 10
         assert await _next(queue) == A
         assert loop.time() == 10
         assert queue.pending == 0
@@ -73,7 +73,7 @@ def test_a_cancelled_appointment_does_not_come() -> None:
     async def body(queue: WorkQueue) -> None:
         queue.add_at(A, 10)
         queue.add_at(B, 20)
-        queue.cancel_appointment(A)
+        queue.cancel_requeue(A)
         assert await _next(queue) == B
 
     scenario(body)

@@ -191,8 +191,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.run()
 
     @rule(key=SOME_KEY)
-    def cancel_appointment(self, key: Key) -> None:
-        self.on_loop(self.queue.cancel_appointment, key)
+    def cancel_requeue(self, key: Key) -> None:
+        self.on_loop(self.queue.cancel_requeue, key)
         self.model.appointments.pop(key, None)
 
     @rule(key=SOME_KEY)
@@ -262,7 +262,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert len(queue) == len(model.ready)
         assert queue.pending == len(model.retries) + len(model.appointments)
         assert dict(self.on_loop(queue.running)).keys() == model.running.keys()  # type: ignore[call-overload]
-        assert all(queue.appointment(key) == model.appointments.get(key, (None,))[0] for key in KEYS)
+        assert all(queue.requeue_time(key) == model.appointments.get(key, (None,))[0] for key in KEYS)
         assert self.counts.adds == model.adds
         assert self.counts.adds == self.counts.starts + len(model.ready) + len(model.again)
         assert self.counts.starts == self.counts.ends + len(model.running)

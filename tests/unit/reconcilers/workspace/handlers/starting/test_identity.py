@@ -23,7 +23,7 @@ from magos.api.workspace import WORKSPACES
 from magos.reconcilers.workspace.handlers.starting.identity import judge_identity
 from magos.reconcilers.workspace.inputs.probes import account_probe, start_probes
 from magos.reconcilers.workspace.observation import Observation
-from magos.runtime.decision import Create, Decision, EventType, Fact, Probe
+from magos.runtime.decision import Create, Decision, EventType, Query, QueryAnswer
 from tests.unit.reconcilers.cluster import Cluster
 from tests.unit.reconcilers.model import NAME, NAMESPACE, SETTINGS, workspace_manifest
 from tests.unit.reconcilers.results import apply_result, plan_result
@@ -278,15 +278,15 @@ def ready(request: pytest.FixtureRequest) -> Cluster:
 def test_no_job_is_created_without_a_labelled_account_read_in_this_pass(
     ready: Cluster, account: tuple[str, dict[str, str]] | None, asked: bool
 ) -> None:
-    facts: dict[Probe, Fact] = {probe: ready.answer(probe) for probe in start_probes(ready.workspace, None)}
+    facts: dict[Query, QueryAnswer] = {probe: ready.answer(probe) for probe in start_probes(ready.workspace, None)}
     found = None
     if account is not None:
         meta = MetaWithoutAnnotations(name=account[0], namespace=NAMESPACE, labels=account[1])
         found = ServiceAccountMetadata(metadata=meta)
     probe = account_probe(ready.workspace)
     if asked:
-        facts[probe] = Fact(value=found, at=ready.now)
+        facts[probe] = QueryAnswer(value=found, at=ready.now)
     else:
         del facts[probe]
-    decision = ready.decide(NAME, facts=facts)
+    decision = ready.decide(NAME, answers=facts)
     assert creates_job(decision) == (asked and account == ("magos-job", {RUNNER: "true"}))

@@ -31,7 +31,7 @@ from magos.api.workspace import WORKSPACES, Source, Terraform, Validation
 from magos.reconcilers.effects import JobWarning, RepositorySecretReport, RepositorySecrets
 from magos.reconcilers.workspace.handlers.starting.admission import scheme_of
 from magos.reconcilers.workspace.pod.toolversion import precedes
-from magos.runtime.decision import Create, Delete, LiveGet, PatchAnnotations, ProbeFailure
+from magos.runtime.decision import Create, Delete, LiveGet, PatchAnnotations, QueryFailure
 from tests.unit.reconcilers.cluster import Cluster
 from tests.unit.reconcilers.model import NAME, NAMESPACE, Crash, workspace_manifest
 from tests.unit.reconcilers.results import environment_of, failed, plan_result, reasons
@@ -296,7 +296,7 @@ def test_a_claim_over_quota_is_told() -> None:
 @pytest.mark.parametrize("probe", [LiveGet, RepositorySecrets])
 def test_a_read_that_is_forbidden_is_an_error_and_starts_nothing(probe: Any) -> None:
     model = granted()
-    model.failing_probes[probe] = ProbeFailure(reason="Forbidden", message="secrets is forbidden")
+    model.failing_probes[probe] = QueryFailure(reason="Forbidden", message="secrets is forbidden")
     model.settle()
     assert outcome(model) == (Phase.FAILED, Reason.RECONCILE_ERROR)
     assert model.created_jobs == []

@@ -1,4 +1,4 @@
-"""How a member stands towards the promotion (spec §6.4, rule 5), by a table over its phase."""
+"""The state of a member in the promotion (spec §6.4, rule 5), by a table over its phase."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -11,11 +11,11 @@ from magos.api.workspace import Workspace
 from magos.errors import InvariantViolation
 from magos.reconcilers.revisions import applied_revision, detected_revision
 
-__all__ = ["Standing", "gated", "standing_of"]
+__all__ = ["MemberState", "gated", "member_state"]
 
 
-class Standing(StrEnum):
-    """From what stops everything to what concerns nobody."""
+class MemberState(StrEnum):
+    """From what stops all steps to what stops none."""
 
     FAILED = "failed"
     URGENT = "urgent"
@@ -44,7 +44,7 @@ _RUNS: Mapping[Phase | None, _Run] = MappingProxyType(
         _P.APPLIED: _Run.APPLIED,
         _P.FAILED: _Run.FAILED,
         _P.VALIDATION_FAILED: _Run.FAILED,
-        # No Workspace is ever in these. Who claims so anyway gets a new run from the Workspace's own reconciler.
+        # No Workspace is ever in these; its reconciler answers such a status with a new run.
         _P.READY: _Run.NONE,
         _P.RECONCILING: _Run.NONE,
         _P.IDLE: _Run.NONE,
@@ -58,25 +58,25 @@ def gated(member: Workspace) -> bool:
     return member.status.phase in WITH_PLAN and member.status.awaiting_approval is not None
 
 
-def standing_of(member: Workspace) -> Standing:
-    """Return the one standing of the member."""
+def member_state(member: Workspace) -> MemberState:
+    """Return the state of the member."""
     phase = member.status.phase
     if phase not in _RUNS:
-        raise InvariantViolation(f"phase {phase} is missing in the table of standings")
+        raise InvariantViolation(f"phase {phase} is missing in the table of member states")
     run = _RUNS[phase]
     if run is _Run.FAILED:
-        return Standing.FAILED
+        return MemberState.FAILED
     if run is _Run.NONE or _has_news(member):
-        return Standing.URGENT
+        return MemberState.URGENT
     if run is _Run.APPLIED:
-        return Standing.SETTLED
+        return MemberState.SETTLED
     if member.status.current_run_trigger is not Trigger.SCHEDULED:
-        return Standing.URGENT
-    return Standing.SETTLED if gated(member) else Standing.DRIFT
+        return MemberState.URGENT
+    return MemberState.SETTLED if gated(member) else MemberState.DRIFT
 
 
 def _has_news(member: Workspace) -> bool:
-    """Something that the Workspace has not done yet and that a run of its own will do."""
+    """Tell whether the Workspace has work that a new run will do."""
     meta, status = member.metadata, member.status
     detected = detected_revision(member)
     return (

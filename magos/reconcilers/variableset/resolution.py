@@ -1,4 +1,4 @@
-"""Judges each variable of a set: has it a value that can be handed to Terraform (spec §6.5)?"""
+"""Decides for each variable of a set whether it has a value that Terraform can get (spec §6.5)."""
 
 from collections.abc import Mapping, Sequence
 from typing import assert_never
@@ -9,23 +9,23 @@ from magos.api.reasons import ReferenceProblem
 from magos.api.variablelimits import ENTRY_BYTES, TOTAL_BYTES, entry_size
 from magos.api.variableset import (
     KeyReference,
-    SourceKey,
     UnresolvedReference,
+    ValueSourceKey,
     Variable,
     VariableSet,
     VariableSource,
     reference_of,
 )
-from magos.reconcilers.variableset.sources import Content, Memory, SourceReport
+from magos.reconcilers.variableset.valuesources import Content, ContentCache, ValueSourceReport
 
-__all__ = ["Verdict", "judge"]
+__all__ = ["Resolution", "resolve"]
 
 _LONGEST_LIST = 720
 """Characters of a message that a list of problems may take; the rest says what to do about them."""
 
 
-class Verdict(Struct, frozen=True, kw_only=True):
-    """The judgement of a set.
+class Resolution(Struct, frozen=True, kw_only=True):
+    """What the references of a set resolve to.
 
     ``unusable`` are sentences about variables that have a value which no environment can carry; ``absent`` counts the
     optional references without a value.
@@ -47,7 +47,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     def message(self) -> str:
         """What status says; never a value."""
         if self.good:
-            optional = f" Optional and not set: {self.absent}." if self.absent else ""
+            optional = f" Optional references without a value: {self.absent}." if self.absent else ""
             return f"{self.resolved} of {self.total} variables have a value.{optional}"
         problems = [f"{each.kind}/{each.name} {each.key}: {each.reason}" for each in self.unresolved]
         return f"{_listed([*problems, *self.unusable])}. {' '.join(self._hints())}"
@@ -58,14 +58,14 @@ class Verdict(Struct, frozen=True, kw_only=True):
         if reasons - {ReferenceProblem.FORBIDDEN}:
             hints.append("Create what is missing, or mark the reference optional.")
         if ReferenceProblem.FORBIDDEN in reasons:
-            hints.append("Forbidden: give the variableset controller the right to get it (RBAC).")
+            hints.append("Forbidden: allow the variableset controller to get the Secret or ConfigMap (RBAC).")
         if self.unusable:
-            hints.append("Unusable: put large or binary inputs into a file that the configuration reads.")
+            hints.append("Put large or binary inputs into a file that the configuration reads.")
         return hints
 
 
-def judge(found: VariableSet, current: Memory) -> Verdict:
-    """Return the verdict on a set; ``current`` has every source that the set refers to."""
+def resolve(found: VariableSet, current: ContentCache) -> Resolution:
+    """Return the resolution of a set; ``current`` has every source that the set refers to."""
     reports = {source: known.report for source, known in current.items()}
     unresolved: dict[UnresolvedReference, None] = {}
     unusable: list[str] = []
@@ -89,7 +89,7 @@ def judge(found: VariableSet, current: Memory) -> Verdict:
             f"the variables together take more than {TOTAL_BYTES} bytes, which is more than the environment of a"
             " process should hold"
         )
-    return Verdict(
+    return Resolution(
         total=len(found.spec.variables),
         resolved=resolved,
         absent=absent,
@@ -99,7 +99,9 @@ def judge(found: VariableSet, current: Memory) -> Verdict:
     )
 
 
-def _look_up(variable: Variable, reports: Mapping[SourceKey, SourceReport]) -> UnresolvedReference | str | int | None:
+def _look_up(
+    variable: Variable, reports: Mapping[ValueSourceKey, ValueSourceReport]
+) -> UnresolvedReference | str | int | None:
     """Return the size of a usable value, what is wrong with it, or None if it is optional and missing."""
     if variable.value is not None:
         content = Content(digest=b"", size=len(variable.value.encode()), text="\0" not in variable.value)
@@ -128,13 +130,13 @@ def _usable(name: str, content: Content) -> int | str:
     return content.size
 
 
-def _unresolved(source: SourceKey, reference: KeyReference, reason: ReferenceProblem) -> UnresolvedReference:
+def _unresolved(source: ValueSourceKey, reference: KeyReference, reason: ReferenceProblem) -> UnresolvedReference:
     return UnresolvedReference(kind=source.kind, name=source.name, key=reference.key, reason=reason)
 
 
-def _sources(found: VariableSet, current: Memory) -> tuple[VariableSource, ...]:
+def _sources(found: VariableSet, current: ContentCache) -> tuple[VariableSource, ...]:
     """Return what was read; of a source that may not be read now, what was known before still stands."""
-    before = {SourceKey(each.kind, each.name): each for each in found.status.sources}
+    before = {ValueSourceKey(each.kind, each.name): each for each in found.status.sources}
     sources: list[VariableSource] = []
     for source, known in current.items():
         if known.report.found:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from magos.reconcilers.refwatcher.hosts import Hosts
-from magos.reconcilers.refwatcher.schedule import Limits, Listing, Poll, Schedule
+from magos.reconcilers.refwatcher.schedule import Listing, Poll, PollLimits, PollScheduler
 from magos.reconcilers.refwatcher.watch import Watch
 
 INTERVAL, TIMEOUT = 30.0, 10.0
@@ -144,7 +144,7 @@ TestHostsMachine.settings = settings(max_examples=150, stateful_step_count=40, d
 def test_repositories_that_are_well_are_polled_on_time_whatever_hangs_beside_them(
     hanging: int, well: int, workers: int, seed: int
 ) -> None:
-    rng, schedule = random.Random(seed), Schedule(Limits(workers=workers))
+    rng, schedule = random.Random(seed), PollScheduler(PollLimits(workers=workers))
     asked: dict[str, list[float]] = defaultdict(list)
     names = [f"hangs{number}" for number in range(hanging)] + [f"well{number}" for number in range(well)]
     for name in rng.sample(names, len(names)):
@@ -153,14 +153,14 @@ def test_repositories_that_are_well_are_polled_on_time_whatever_hangs_beside_the
     now, serial, ends = 0.0, 0, list[tuple[float, int, Poll]]()
     while now < 600.0:
         while (poll := schedule.take(now)) is not None:
-            asked[poll.source.url].append(now)
+            asked[poll.key.url].append(now)
             serial += 1
-            heapq.heappush(ends, (now + (TIMEOUT if "hangs" in poll.source.url else 0.1), serial, poll))
+            heapq.heappush(ends, (now + (TIMEOUT if "hangs" in poll.key.url else 0.1), serial, poll))
         due = schedule.next_due()
         now = min([each for each in (due, ends[0][0] if ends else None) if each is not None], default=600.0)
         while ends and ends[0][0] <= now:
             _, _, poll = heapq.heappop(ends)
-            seconds = TIMEOUT if "hangs" in poll.source.url else 0.1
+            seconds = TIMEOUT if "hangs" in poll.key.url else 0.1
             schedule.finish(poll, Listing(results=dict.fromkeys(poll.targets, "a" * 40), seconds=seconds), now)
     discovery = INTERVAL + TIMEOUT * (1 + hanging / max(1, workers // 2 - 1))
     for name in names:

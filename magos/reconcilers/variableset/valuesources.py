@@ -8,22 +8,22 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from magos.api.variableset import SourceKey, SourceKind, VariableSetSpec, reference_of
-from magos.runtime.decision import Probe
+from magos.api.variableset import SourceKind, ValueSourceKey, VariableSetSpec, reference_of
+from magos.runtime.decision import Query
 
 __all__ = [
     "Content",
-    "Memory",
-    "Remembered",
-    "SourceContent",
-    "SourceReport",
+    "ContentCache",
+    "CachedContent",
+    "ValueSourceContent",
+    "ValueSourceReport",
     "recognise",
     "wanted_keys",
 ]
 
 
-class SourceContent(Probe, frozen=True):
-    """What is known about ``keys`` of one source, read past every cache. Value: ``SourceReport``."""
+class ValueSourceContent(Query, frozen=True):
+    """What is known about ``keys`` of one source, read past every cache. Value: ``ValueSourceReport``."""
 
     namespace: str
     kind: SourceKind
@@ -39,7 +39,7 @@ class Content(Struct, frozen=True, kw_only=True):
     text: bool = True
 
 
-class SourceReport(Struct, frozen=True, kw_only=True):
+class ValueSourceReport(Struct, frozen=True, kw_only=True):
     """One source as it was read. ``contents`` has an entry for each key asked for, None where the key is missing.
 
     ``resource_version`` is empty if there is no such object, or if it may not be read (``forbidden``).
@@ -55,23 +55,23 @@ class SourceReport(Struct, frozen=True, kw_only=True):
         return self.resource_version != ""
 
 
-class Remembered(Struct, frozen=True, kw_only=True):
+class CachedContent(Struct, frozen=True, kw_only=True):
     """What a process keeps of a source between passes: the last report, the content last seen and its version.
 
     ``known`` outlives an absence of the object, so that one that comes back as it was has not changed.
     """
 
-    report: SourceReport
+    report: ValueSourceReport
     known: Mapping[str, bytes | None]
     content_version: str
 
 
-Memory = Mapping[SourceKey, Remembered]
+ContentCache = Mapping[ValueSourceKey, CachedContent]
 
 
-def wanted_keys(spec: VariableSetSpec) -> Mapping[SourceKey, tuple[str, ...]]:
+def wanted_keys(spec: VariableSetSpec) -> Mapping[ValueSourceKey, tuple[str, ...]]:
     """Return the sources a set refers to, in the order in which it first does, each with its keys, sorted."""
-    wanted: dict[SourceKey, set[str]] = {}
+    wanted: dict[ValueSourceKey, set[str]] = {}
     for variable in spec.variables:
         found = reference_of(variable.value_from)
         if found is not None:
@@ -80,7 +80,7 @@ def wanted_keys(spec: VariableSetSpec) -> Mapping[SourceKey, tuple[str, ...]]:
     return {source: tuple(sorted(keys)) for source, keys in wanted.items()}
 
 
-def recognise(report: SourceReport, before: Remembered | None, version_after_restart: str) -> Remembered:
+def recognise(report: ValueSourceReport, before: CachedContent | None, version_after_restart: str) -> CachedContent:
     """Return what to remember after ``report``; ``content_version`` moves only with the content.
 
     A key that is not remembered counts as changed. With no content remembered at all (a new process) the version that
@@ -88,7 +88,7 @@ def recognise(report: SourceReport, before: Remembered | None, version_after_res
     """
     if not report.found:
         known = before.known if before is not None else {}
-        return Remembered(report=report, known=known, content_version=before.content_version if before else "")
+        return CachedContent(report=report, known=known, content_version=before.content_version if before else "")
     known = {key: content.digest if content is not None else None for key, content in report.contents.items()}
     if before is None or not before.known:
         version = version_after_restart or report.resource_version
@@ -96,4 +96,4 @@ def recognise(report: SourceReport, before: Remembered | None, version_after_res
         version = before.content_version
     else:
         version = report.resource_version
-    return Remembered(report=report, known=known, content_version=version or report.resource_version)
+    return CachedContent(report=report, known=known, content_version=version or report.resource_version)
