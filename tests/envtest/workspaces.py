@@ -239,7 +239,7 @@ class Stage:
         try:
             self.cluster.request("DELETE", self._pod(pod), {"gracePeriodSeconds": 0})
         except MagosError as error:
-            if ": 404 " not in str(error):
+            if " with 404:" not in str(error):
                 raise
 
     def plans(self, **changes: Any) -> None:
@@ -275,7 +275,7 @@ class Stage:
             try:
                 self.cluster.request("PUT", path + subresource, item)
             except MagosError as error:
-                if ": 409 " not in str(error):
+                if " with 409:" not in str(error):
                     raise
             else:
                 return
