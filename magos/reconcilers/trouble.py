@@ -31,6 +31,8 @@ def show_trouble(decision: Decision, kind: Kind[Any], subject: Any, trouble: Tro
     if conditions == status.conditions:
         return decision
     desired = replace(status, conditions=conditions, last_reconcile_time=format_time(now))
+    if decision.status is not None:  # the version that was judged stays: it may be newer than the cached subject
+        return replace(decision, status=replace(decision.status, desired=desired))
     return replace(decision, status=status_patch(kind, subject, desired))
 
 

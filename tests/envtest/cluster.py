@@ -10,13 +10,14 @@ from typing import Any, TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
+from magos.errors import MagosError
 from magos.local.controlplane.kubectl import Kubectl, find_kubectl
 from magos.local.controlplane.plane import ControlPlane
 from magos.local.programs.assets import AssetSettings, control_plane_assets
 from magos.local.programs.progress import LineProgress
 from tests.envtest.audit import AuditLog
 
-__all__ = ["Cluster", "asset_settings", "eventually", "started_cluster"]
+__all__ = ["Cluster", "answered", "asset_settings", "eventually", "started_cluster"]
 
 _T = TypeVar("_T")
 
@@ -28,6 +29,11 @@ def asset_settings() -> AssetSettings:
     return AssetSettings(
         cache=home / "magos", environ=dict(os.environ), kubebuilder_assets=Path(given) if given else None
     )
+
+
+def answered(error: MagosError, code: int) -> bool:
+    """Tell whether the API server answered a request of the one-machine mode with this code."""
+    return f" with {code}: " in str(error)
 
 
 def eventually(probe: Callable[[], _T], *, within: float = 30.0) -> _T:

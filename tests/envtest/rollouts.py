@@ -26,7 +26,7 @@ from magos.errors import MagosError
 from magos.reconcilers.members import members_of
 from magos.reconcilers.rollout.cohorts import divide
 from tests.envtest.audit import WRITE_VERBS, Request
-from tests.envtest.cluster import Cluster, eventually
+from tests.envtest.cluster import Cluster, answered, eventually
 from tests.unit.reconcilers.fleet import PROJECT, member, rollout
 
 __all__ = ["ACCOUNTS", "Fleet", "Seen", "controllers"]
@@ -209,7 +209,7 @@ class Fleet:
             try:
                 self.cluster.request("PUT", self._path(plural, name) + part, found)
             except MagosError as error:
-                if " 409 " not in str(error):
+                if not answered(error, 409):
                     raise
             else:
                 return

@@ -22,7 +22,7 @@ from magos.api.result import Outcome, PlannedChanges, Result
 from magos.api.workspace import CurrentRun, Workspace
 from magos.errors import MagosError
 from magos.ids import digest_of
-from tests.envtest.cluster import Cluster, eventually
+from tests.envtest.cluster import Cluster, answered, eventually
 
 BASE = Path(__file__).parents[2] / "deploy" / "kustomize" / "base"
 SYSTEM = "magos-system"
@@ -239,7 +239,7 @@ class Stage:
         try:
             self.cluster.request("DELETE", self._pod(pod), {"gracePeriodSeconds": 0})
         except MagosError as error:
-            if " with 404:" not in str(error):
+            if not answered(error, 404):
                 raise
 
     def plans(self, **changes: Any) -> None:
@@ -275,7 +275,7 @@ class Stage:
             try:
                 self.cluster.request("PUT", path + subresource, item)
             except MagosError as error:
-                if " with 409:" not in str(error):
+                if not answered(error, 409):
                     raise
             else:
                 return
