@@ -164,7 +164,7 @@ async def force_delete(fleet: Fleet) -> None:
 
 async def watch_loss_with_deletes(fleet: Fleet) -> None:
     """All watches break and the history is gone while objects are deleted."""
-    fleet.terraform.slow.update(a=60.0, b=60.0)
+    fleet.terraform.slow.update(a=300.0, b=300.0)  # so that neither is over before the other begins, faults or not
     _start(fleet, "a", "b")
     await fleet.until(lambda: fleet.working("a", JobType.PLAN) and fleet.working("b", JobType.PLAN), "both plans")
     for watch in fleet.server.watches:
