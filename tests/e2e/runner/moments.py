@@ -57,7 +57,7 @@ def stop_at(moment, root):
     prepare = main._prepare
 
     def prepared(*given):
-        run, forms, create = prepare(*given)
+        run, create = prepare(*given)
 
         def created(context):
             execution = create(context)
@@ -73,7 +73,7 @@ def stop_at(moment, root):
             execution.execute = traced
             return execution
 
-        return run, forms, created
+        return run, created
 
     main._prepare = prepared
     code = run_stage([stage], Paths(Path(root)))

@@ -247,9 +247,11 @@ def test_a_fetch_stopped_at_any_line_ends_as_interrupted(workspace: Workspace) -
             "GIT_PASSWORD": "hunter2",
             "TF_VERSION": "9.9.9",
         }
-        modules = [f"magos.git.{name}" for name in ("checkout", "remote", "fetch", "export", "http", "lsremote")]
+        modules = [
+            f"magos.git.{name}" for name in ("checkout", "remote", "fetch", "export", "http", "lsremote", "peek")
+        ]
         modules += ["magos.runner.fetch", "magos.toolchain.install"]
-        with moments_of("fetch", environment, *modules, watch="magos/git/deadline.py") as moments:
+        with moments_of("fetch", environment, *modules, watch="magos/outbound/cuts.py") as moments:
             whole = moments.stop_at(0, workspace.pod(PLAN, RUN, "whole").root)
             assert (whole.code, whole.sent) == (0, [])
             chosen = {*draw.sample(range(1, whole.passed), 16), *draw.sample(whole.watched, 30)}
