@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from magos.runtime.client.transport import HttpRequest
-from magos.runtime.decision import Decision, LiveGet, Outcome, PatchAnnotations, Request, StatusPatch, View
+from magos.runtime.decision import Decision, LiveGet, Outcome, PatchAnnotations, Request, StatusPatch, Unreadable, View
 from tests.sim.apiserver import Answer, Rule
 from tests.sim.apiserver.faults import Fault, Hang, Lose
 from tests.sim.toy import WIDGETS
@@ -147,10 +147,11 @@ def curious(request: Request, view: View, now: datetime) -> Decision:
     return Decision(status=status, queries=(query,) if view.answer(query) is None else ())
 
 
-def test_trouble_is_shown_within_a_minute_and_no_more_once_it_is_over() -> None:
-    def message(world: World) -> str:
-        return str(((world.widget("a") or {}).get("status") or {}).get("message") or "")
+def message(world: World) -> str:
+    return str(((world.widget("a") or {}).get("status") or {}).get("message") or "")
 
+
+def test_trouble_is_shown_within_a_minute_and_no_more_once_it_is_over() -> None:
     async def scene(world: World) -> None:
         process = Process(world, reconcile=curious)
         async with process.running():
@@ -163,6 +164,29 @@ def test_trouble_is_shown_within_a_minute_and_no_more_once_it_is_over() -> None:
             await anyio.sleep(10 * MINUTE)
             world.server.faults.clear()
             await world.until(lambda: not message(world), within=11 * MINUTE)
+
+    in_world(scene)
+
+
+def test_trouble_is_shown_of_a_key_that_once_met_an_object_that_cannot_be_read() -> None:
+    async def scene(world: World) -> None:
+        met: list[Request] = []
+
+        def reconcile(request: Request, view: View, now: datetime) -> Decision:
+            if not met:
+                met.append(request)
+                raise Unreadable(WIDGETS.ref(request.namespace, request.name), "it is nested too deeply")
+            return curious(request, view, now)
+
+        process = Process(world, reconcile=reconcile)
+        async with process.running():
+            await world.create("a")
+            await anyio.sleep(MINUTE)
+            await world.resize("a", 1)
+            await world.until(lambda: len(process.reports) > 1, within=11 * MINUTE)
+            world.server.faults.add(Rule(fault=Answer(), methods=frozenset({"GET"}), path="/widgets/a", times=None))
+            await world.resize("a", 2)
+            await world.until(lambda: "InternalError" in message(world), within=MINUTE)
 
     in_world(scene)
 

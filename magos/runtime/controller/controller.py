@@ -224,6 +224,7 @@ class Controller:
             return False
         carry = self._carry.pop(item.key, _NOTHING)
         decision: Decision | None = None
+        readable = True
         try:
             answers = await self._queries.answer(carry.queries) if carry.queries else {}
             if carry.uid != (uid := self._uid(item.key)):
@@ -233,13 +234,14 @@ class Controller:
         except ApiError as error:
             applied = Applied(end=End.TRANSIENT, message=error.message, retry_after=error.retry_after)
         except Unreadable as error:
+            readable = False
             self._resting.add(item.key)
             applied = Applied(end=End.TRANSIENT, message=str(error))
         except Exception as error:  # noqa: BLE001 - no error of one key ends a worker
             self._log.exception("reconcile raised", namespace=item.key.namespace, name=item.key.name)
             applied = Applied(end=End.FAILED, message=f"{type(error).__name__}: {error}")
         self._remember(item.key, applied)
-        if applied.end in (End.CONFLICT, End.TRANSIENT, End.FAILED) and item.key not in self._resting:
+        if applied.end in (End.CONFLICT, End.TRANSIENT, End.FAILED) and readable:
             self._troubles.failed(item.key, applied.message, now)
         follows, result = self._conclude(item.key, carry, decision, applied)
         self._report(item, result, now, decision, applied)

@@ -55,7 +55,7 @@ class Echoes:
         """The worker gives the key back; return the lane in which the collected events wake it, None if they do not."""
         events, written = self._running.pop(key, []), self._written.get(key, set())
         if not backing_off:
-            self.forget(key)
+            self._written.pop(key, None)
         found = [priority for version, priority in events if not (backing_off and version in written)]
         return min(found, key=list(Priority).index, default=None)
 
@@ -65,8 +65,3 @@ class Echoes:
             self._running[key].append((version, priority))
             return True
         return backing_off and version in self._written.get(key, set())
-
-    def forget(self, key: Key) -> None:
-        """The key waits for no back-off any more."""
-        if key not in self._running:
-            self._written.pop(key, None)

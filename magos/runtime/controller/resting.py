@@ -21,9 +21,6 @@ class Resting:
         for informer in informers:
             informer.on_progress(_Rise(informer, self._wake_all))
 
-    def __contains__(self, key: Key) -> bool:
-        return key in self._keys
-
     def add(self, key: Key) -> None:
         """Let ``key`` rest until it is woken."""
         self._keys[key] = None
