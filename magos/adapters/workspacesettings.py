@@ -22,6 +22,7 @@ from magos.runtime.client.config import SERVICE_ACCOUNT
 __all__ = ["load_workspace_settings"]
 
 _OWN_NAMESPACE = "MAGOS_ALLOW_CONTROLLER_NAMESPACE"
+_VERIFIED_PRINCIPALS = "MAGOS_VERIFIED_PRINCIPALS"
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _SWITCHES = (VERIFY_SIGNATURES, ALLOW_EPHEMERAL_STATE)
 _QUANTITY = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:[EPTGMk]i?|Ki|e[0-9]+)?", re.ASCII)
@@ -54,6 +55,7 @@ def load_workspace_settings(environ: Mapping[str, str], account: Path = SERVICE_
         minimum_terraform=_version(environ, SETTINGS[Distribution.TERRAFORM], MINIMUM_TERRAFORM),
         minimum_opentofu=_version(environ, SETTINGS[Distribution.OPENTOFU], MINIMUM_OPENTOFU),
         refused_namespace=_refused_namespace(environ, account),
+        verified_principals=_one_of(environ, _VERIFIED_PRINCIPALS, ("true", "false"), "false") == "true",
         runner_environment=_passed_on(environ),
     )
 

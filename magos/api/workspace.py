@@ -225,7 +225,7 @@ class Approval(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True
     """Time (UTC) of the approval."""
 
     by: str = ""
-    """Who approved, as far as known."""
+    """Who approved. direct edit (unverified) if nothing proves who it was."""
 
 
 class CurrentRun(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
@@ -262,7 +262,7 @@ class CurrentRun(Struct, frozen=True, gc=False, rename="camel", omit_defaults=Tr
     """The reconcile request that this run serves. Absent if the run was not requested."""
 
     principal: str = ""
-    """Who requested this run, as far as known."""
+    """Who requested this run. direct edit (unverified) if nothing proves who it was."""
 
     approval: Approval | None = None
     """How a person approved the plan. Absent before that."""

@@ -68,6 +68,10 @@ _MEANINGS: Mapping[str, tuple[str, str]] = {
     "MAGOS_PVC_STORAGE_CLASS": ("StorageClass of a Workspace's volume claim.", "the cluster's"),
     "MAGOS_RELEASE_KEYS": ("Folder of armoured public keys that releases are verified with.", "the shipped keys"),
     "MAGOS_TERRAFORM_MIRROR": ("Base URL of Terraform releases.", "the vendor's"),
+    "MAGOS_VERIFIED_PRINCIPALS": (
+        "`true` believes `mp/requested-by` and `mp/approved-by`; only together with the component `principals`.",
+        "false",
+    ),
     "MAGOS_VERIFY_SIGNATURES": ("`false` switches the verification of signatures off; checksums stay.", "true"),
     "POD_NAMESPACE": (
         "The controllers' own namespace: of the Lease, and where Workspaces are refused. Set by the manifests.",

@@ -83,7 +83,7 @@ def test_approvals_in_advance_and_of_other_runs_have_no_effect_now_or_later(stag
     stage.applies()
     approval = stage.run.approval
     assert approval is not None
-    assert (str(approval.kind), approval.by) == ("approved", "ann")
+    assert (str(approval.kind), approval.by) == ("approved", "direct edit (unverified)")
     eventually(lambda: APPROVED not in annotations(stage))
 
 
@@ -95,7 +95,7 @@ def test_a_request_during_a_run_causes_one_run_afterwards(stage: Stage) -> None:
     stage.annotate(reconcile_request="now")
     stage.ends(APPLY)
     stage.triggered("manual", first)
-    assert stage.run.principal == "direct edit"
+    assert stage.run.principal == "direct edit (unverified)"
     stage.plans(has_changes=False)
     found = stage.reaches("Applied", "NoChanges")
     assert found.status.last_handled_reconcile_request == "now"

@@ -101,6 +101,13 @@ MUTATIONS = (
         _TRANSITIONS,
     ),
     Mutation(
+        "principals: a name that anybody could have written is believed",
+        "magos/reconcilers/workspace",
+        "return annotations if self.verified_principals else {}",
+        "return annotations",
+        ("tests/unit/reconcilers/workspace/test_workspace_situations.py",),
+    ),
+    Mutation(
         "gate: any approval opens it",
         "magos/reconcilers/workspace",
         "approved = annotations.get(APPROVED) == waiting.run_id == seen.run_id",

@@ -29,6 +29,11 @@ def test_the_own_namespace_is_refused_unless_it_is_allowed(tmp_path: Path) -> No
     assert load_workspace_settings(allowed, tmp_path).refused_namespace == ""
 
 
+def test_principals_are_believed_only_where_that_is_switched_on() -> None:
+    assert not load_workspace_settings(IMAGE).verified_principals
+    assert load_workspace_settings({**IMAGE, "MAGOS_VERIFIED_PRINCIPALS": "true"}).verified_principals
+
+
 def test_what_the_runner_needs_is_handed_on_and_nothing_else() -> None:
     environ = {
         **IMAGE,
@@ -69,6 +74,7 @@ def test_what_the_runner_needs_is_handed_on_and_nothing_else() -> None:
         ("MAGOS_ALLOWED_PEERS", "git.example.com"),
         ("MAGOS_ALLOW_EPHEMERAL_STATE", "1"),
         ("MAGOS_ALLOW_CONTROLLER_NAMESPACE", "yes"),
+        ("MAGOS_VERIFIED_PRINCIPALS", "yes"),
         ("MAGOS_JOB_POD_CONFIG", "/nonexistent/pod.yaml"),
     ],
 )

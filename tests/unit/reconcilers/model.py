@@ -58,7 +58,7 @@ from magos.runtime.decision import (
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 NAMESPACE = "team-a"
 NAME = "network"
-SETTINGS = WorkspaceSettings(job_image="magos-job:test", refused_namespace="magos-system")
+SETTINGS = WorkspaceSettings(job_image="magos-job:test", refused_namespace="magos-system", verified_principals=True)
 RUNNERS = ("magos-job", "other", "another", "special")
 SHA = "a" * 40
 OTHER_SHA = "b" * 40

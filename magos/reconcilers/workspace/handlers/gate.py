@@ -28,7 +28,7 @@ def open_gate(seen: Observation, found: Approved) -> Move:
     meta = workspace.metadata
     with_warnings = found.gate.reason is GateReason.AUDIT_VIOLATIONS
     kind = ApprovalKind.APPROVED_WITH_WARNINGS if with_warnings else ApprovalKind.APPROVED
-    principal = approved_by(meta.annotations, seen.run_id)
+    principal = approved_by(seen.settings.vouched(meta.annotations), seen.run_id)
     run = replace(
         seen.run,
         approval=Approval(kind=kind, at=format_time(seen.now), by=principal),

@@ -153,7 +153,7 @@ def _fresh_run(seen: Observation, run_id: RunID) -> CurrentRun:
         variables=inputs.used if inputs is not None else seen.run.variables,
         plan_job=job_name(meta.namespace, meta.name, run_id, JobType.PLAN),
         request=request,
-        principal=principal_of(meta.annotations, request),
+        principal=principal_of(seen.settings.vouched(meta.annotations), request),
     )
 
 

@@ -17,8 +17,8 @@ from magos.durations import format_duration, parse_duration
 
 __all__ = ["DEFAULT_INTERVAL", "DIRECT_EDIT", "Annotated", "approved_by", "principal_of", "read_annotations"]
 
-DIRECT_EDIT = "direct edit"
-"""Stands for whoever annotated the Workspace without the API, which alone tells who it was for (spec §9.4)."""
+DIRECT_EDIT = "direct edit (unverified)"
+"""Stands for whoever annotated the Workspace, where nothing proves who it was (spec §5.1)."""
 
 DEFAULT_INTERVAL = timedelta(minutes=3)
 """Time between two ticks of the schedule where no annotation says another."""

@@ -76,5 +76,11 @@ class WorkspaceSettings(Struct, frozen=True, kw_only=True):
     minimum_opentofu: str = MINIMUM_OPENTOFU
     refused_namespace: str = ""
     """Where nothing is planned or applied: the namespace of the controllers, unless an administrator allows it."""
+    verified_principals: bool = False
+    """True where the cluster admits ``mp/requested-by`` and ``mp/approved-by`` from the API's account alone."""
     runner_environment: tuple[tuple[str, str], ...] = ()
     """Variables handed on to every stage as they are (the last row of spec §5.5), in the order of their names."""
+
+    def vouched(self, annotations: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the annotations that may tell who asked or approved: none where anybody could have written them."""
+        return annotations if self.verified_principals else {}

@@ -12,8 +12,9 @@ from magos.api.phases import Phase
 from magos.api.project import PROJECTS
 from magos.api.reasons import Reason
 from magos.api.workspace import ApprovalKind
+from magos.reconcilers.workspace.pod.settings import WorkspaceSettings
 from tests.unit.reconcilers.cluster import Cluster
-from tests.unit.reconcilers.model import NAME, NAMESPACE, OTHER_SHA, SHA
+from tests.unit.reconcilers.model import NAME, NAMESPACE, OTHER_SHA, SETTINGS, SHA
 from tests.unit.reconcilers.results import apply_result, encode, failed, plan_result, reasons
 
 
@@ -25,8 +26,8 @@ def run_id(model: Cluster) -> str:
     return model.workspace.status.current_run_id
 
 
-def gated(**spec: Any) -> Cluster:
-    model = Cluster()
+def gated(settings: WorkspaceSettings = SETTINGS, **spec: Any) -> Cluster:
+    model = Cluster(settings)
     model.to_planning(auto_apply=False, **spec)
     model.run_job_end(JobType.PLAN, plan_result(model))
     assert model.workspace.status.awaiting_approval is not None
@@ -81,9 +82,9 @@ def test_an_approval_of_an_earlier_run_opens_no_later_gate() -> None:
     ("said", "by"),
     [
         ('{{"runID": "{0}", "principal": "ann"}}', "ann"),
-        ('{{"runID": "20250101T000000-00000000", "principal": "eve"}}', "direct edit"),
-        ("nonsense {0}", "direct edit"),
-        (None, "direct edit"),
+        ('{{"runID": "20250101T000000-00000000", "principal": "eve"}}', "direct edit (unverified)"),
+        ("nonsense {0}", "direct edit (unverified)"),
+        (None, "direct edit (unverified)"),
     ],
 )
 def test_who_approved_counts_only_for_exactly_this_run(said: str | None, by: str) -> None:
@@ -96,6 +97,25 @@ def test_who_approved_counts_only_for_exactly_this_run(said: str | None, by: str
     assert run.approval is not None
     assert (run.approval.kind, run.approval.by) == (ApprovalKind.APPROVED, by)
     assert run.approval.at == "2026-01-02T03:04:05Z"
+
+
+def test_nobody_is_named_where_anybody_could_have_written_the_name() -> None:
+    model = Cluster(replace(SETTINGS, verified_principals=False))
+    model.to_applied()
+    model.annotate(reconcile_request="r", requested_by='{"request": "r", "principal": "ciso"}')
+    model.settle()
+    run = model.workspace.status.current_run
+    assert run is not None
+    assert run.principal == "direct edit (unverified)"
+    gate = gated(replace(SETTINGS, verified_principals=False))
+    approved = run_id(gate)
+    gate.annotate(approved=approved, approved_by=f'{{"runID": "{approved}", "principal": "ciso"}}')
+    gate.settle()
+    run = gate.workspace.status.current_run
+    assert run is not None
+    assert run.approval is not None
+    assert run.approval.by == "direct edit (unverified)"
+    assert "ciso" not in gate.workspace.status.message
 
 
 def test_an_opened_gate_stays_open_while_permission_is_missing() -> None:

@@ -163,7 +163,8 @@ def _still_refused(seen: Observation, refused: Refused) -> Move:
         return keep(seen)
     run, served = seen.run, status.last_handled_reconcile_request
     if asked:
-        run, served = replace(run, request=request, principal=principal_of(annotations, request)), request
+        principal = principal_of(seen.settings.vouched(annotations), request)
+        run, served = replace(run, request=request, principal=principal), request
     return Move(
         status=to(
             seen,

@@ -170,7 +170,7 @@ def test_who_asked_is_kept_only_for_exactly_this_request() -> None:
     model.annotate(reconcile_request="r", requested_by='{"request": "other", "principal": "eve"}')
     model.settle()
     assert model.workspace.status.current_run is not None
-    assert model.workspace.status.current_run.principal == "direct edit"
+    assert model.workspace.status.current_run.principal == "direct edit (unverified)"
     other = Cluster()
     other.to_applied()
     other.annotate(reconcile_request="r", requested_by='{"request": "r", "principal": "ann"}')
