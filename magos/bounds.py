@@ -1,6 +1,6 @@
 """How much of what others send may be stored or held, channel by channel: the limits stand here and nowhere else.
 
-Whoever reads a channel takes its limit from here. ``ALL`` is the table of docs/design/bounds.md, and a test of the name
+Readers of a channel take its limit from here. ``ALL`` is the table of docs/design/bounds.md, and a test of the name
 ``test_bound_<name>`` shows what happens where more is sent.
 """
 
@@ -50,7 +50,7 @@ GIT_LISTING = Bound(
     "what a listing keeps in memory: the references that were asked for, and what is no reference",
     256 * _KIB,
     "bytes",
-    "GitFailed; references that nobody asked for are counted and dropped as they arrive",
+    "GitFailed; references that were not asked for are counted and dropped as they arrive",
 )
 GIT_CONTENT = Bound(
     "git_content", Sender.REMOTE, "packs of a checkout with its submodules", 2048 * _MIB, "bytes", "GitFailed"
@@ -187,7 +187,7 @@ EXPORT_DEPTH = Bound(
     "export_depth", Sender.CONTENT, "components of a path in a checkout", 64, "components", "GitFailed"
 )
 EXPORT_WARNINGS = Bound(
-    "export_warnings", Sender.CONTENT, "warnings about a tree", 20, "warnings", "only their number is told"
+    "export_warnings", Sender.CONTENT, "warnings about a tree", 20, "warnings", "only their number is reported"
 )
 RUN_RESULT = Bound(
     "run_result",
@@ -200,7 +200,7 @@ RUN_RESULT = Bound(
 STATUS_MESSAGE = Bound(
     "status_message",
     Sender.POD,
-    "a message in status, whoever said what it quotes: a server, a pod's state, an Event, a policy",
+    "a message in status, whatever it quotes: a server, a pod's state, an Event, a policy",
     1024,
     "characters",
     "the end is cut off",

@@ -33,7 +33,7 @@ LS_REMOTE_SECONDS = 10.0
 
 
 class ListingCrashed(Exception):
-    """A listing raised what nobody expected; the text is its traceback, masked."""
+    """A listing raised an unexpected exception; the text is its traceback, masked."""
 
 
 class GitLister:
@@ -104,8 +104,8 @@ def _listed(request: LsRemotesRequest) -> _Answer | _Refused:
     except GitError as error:
         return _Refused(_failure(error, request.credentials), error.retry_after or 0.0)
     except Exception as error:  # noqa: BLE001 - else its text, which may quote anything, goes to the log as it is
-        told = "".join(traceback.format_exception(error))
-        raise ListingCrashed(_masked(told, request.credentials)) from None
+        text = "".join(traceback.format_exception(error))
+        raise ListingCrashed(_masked(text, request.credentials)) from None
     waits = [each.retry_after or 0.0 for each in found.values() if isinstance(each, GitError)]
     results = {target: _result(each, request.credentials) for target, each in found.items()}
     return _Answer(results, max(waits, default=0.0))

@@ -1,4 +1,4 @@
-"""What controllers and runner are told alike about Git servers: URL schemes, and addresses (spec §13.2).
+"""Settings about Git servers that controllers and runner share: URL schemes, and addresses (spec §13.2).
 
 An empty variable counts as unset, because that is how a manifest leaves one out.
 """

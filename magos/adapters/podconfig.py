@@ -1,7 +1,7 @@
 """Reads the file named by ``MAGOS_JOB_POD_CONFIG``: what an administrator adds to runner pods (spec §5.4).
 
 It may add, never override: names of our variables and volumes and paths of our mounts are refused. Every mistake is one
-line that names the file and the field; a field that nobody knows is a mistake, too.
+line that names the file and the field; an unknown field is a mistake, too.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,8 @@
 """Carries out the schedule: one task per listing, woken when something is due, and results handed to the controller.
 
-Nothing is written here. What a poll told is judged by the same function as in a pass; where it decides something, the
-Workspace's pass is woken and carries it out, with everything a pass has: fence, conditional writes, retries.
+Nothing is written here. The answer to a poll is judged by the same function as in a pass; where that decides
+something, the Workspace's pass is woken and carries it out, with everything a pass has: fence,
+conditional writes, retries.
 """
 
 import random
@@ -33,23 +34,23 @@ _log = structlog.get_logger(__name__)
 
 
 class PollObserver(Protocol):
-    """Is told of every listing and of what it meant for each Workspace, synchronously."""
+    """Gets every listing and what it meant for each Workspace, synchronously."""
 
     def listed(self, seconds: float) -> None:
         """A listing took this long, credentials and queueing for threads included."""
         ...
 
     def judged(self, key: Key, result: PollResult) -> None:
-        """A Workspace has heard something."""
+        """A Workspace has got an answer."""
         ...
 
 
 class _Unobserved:
     def listed(self, seconds: float) -> None:
-        """Nobody watches."""
+        """Do nothing."""
 
     def judged(self, key: Key, result: PollResult) -> None:
-        """Nobody watches."""
+        """Do nothing."""
 
 
 class Poller:
@@ -85,12 +86,12 @@ class Poller:
             self.schedule.drop(key)
             self._changed.set()
 
-    def heard(self, key: Key) -> PollAnswer | None:
-        """Return what was heard for a Workspace and is not dealt with yet."""
+    def answer(self, key: Key) -> PollAnswer | None:
+        """Return the answer for a Workspace that no pass has dealt with yet."""
         return self.schedule.answer(key)
 
     def settle(self, key: Key) -> None:
-        """Nothing is left to do about what was heard."""
+        """Forget the answer for a Workspace: a pass has dealt with it."""
         self.schedule.done(key)
 
     async def run(self) -> None:
@@ -113,17 +114,17 @@ class Poller:
         listing = await self._list(poll)
         now = self._clock.monotonic()
         self.observer.listed(now - began)
-        told = self.schedule.finish(poll, listing, now)
+        answered = self.schedule.finish(poll, listing, now)
         self._changed.set()
         at = self._clock.now()
-        for name in told:
+        for name in answered:
             self._hand_over(Key(*name), at)
         if poll.access.problem or not listing.results:  # perhaps there are other credentials by now
             for name in poll.members:
                 self._wake_up.wake(Key(*name))
 
     async def _list(self, poll: Poll) -> Listing:
-        """Return the answer; without one the source is asked again soon, and nobody has heard anything."""
+        """Return the answer; without one the source is asked again soon, and no Workspace gets an answer."""
         example = min(poll.members)
         if poll.access.problem:
             failure = Failure(Reason.GIT_AUTHENTICATION_FAILED, poll.access.problem)
@@ -139,11 +140,11 @@ class Poller:
         return Listing()
 
     def _hand_over(self, key: Key, at: datetime) -> None:
-        heard, watch, workspace = self.schedule.answer(key), self.schedule.watch(key), self._find(*key)
-        if heard is None or watch is None or workspace is None:
+        answer, watch, workspace = self.schedule.answer(key), self.schedule.watch(key), self._find(*key)
+        if answer is None or watch is None or workspace is None:
             return
-        self.observer.judged(key, compare(workspace, heard))
-        seen = Observation(now=at, workspace=workspace, answer=heard, similar=watch.access.similar)
+        self.observer.judged(key, compare(workspace, answer))
+        seen = Observation(now=at, workspace=workspace, answer=answer, similar=watch.access.similar)
         if nothing_to_do(reconcile(seen)):
             self.schedule.done(key)
         else:

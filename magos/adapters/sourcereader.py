@@ -1,6 +1,6 @@
 """Answers ``ValueSourceContent``: reads one Secret or ConfigMap, and lets no value out.
 
-Values exist in this module only while one answer is made. What is told of a value is a digest under a key that was
+Values exist in this module only while one answer is made. What leaves it of a value is a digest under a key that was
 drawn when the process started: it can be compared with what the same process saw before, and with nothing else.
 """
 

@@ -176,7 +176,7 @@ PASSED_ON: Final = (
     VERIFY_SIGNATURES,
     "TF_CLI_CONFIG_FILE",
 )
-"""What the runner is told as it is told to the controller (spec §5.5, last row)."""
+"""Variables of the controller that the runner gets as they are (spec §5.5, last row)."""
 
 DEFAULT_SCHEMES: Final = ("https", "http", "ssh")
 """What may be cloned from where ``ALLOWED_GIT_SCHEMES`` is not set."""

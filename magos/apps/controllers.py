@@ -25,7 +25,7 @@ Build = Callable[[Assembly], Sequence[ControllerSpec]]
 def run_program(name: str, prepare: Callable[[Mapping[str, str]], Build]) -> int:
     """Run the controller program ``magos-<name>-controller`` and return its exit code.
 
-    ``prepare`` reads what the program alone is told by the environment, and returns what builds its controllers.
+    ``prepare`` reads the settings of this program from the environment, and returns what builds its controllers.
     """
     return run_program_with_flags(name, lambda _parser: None, lambda environ, _flags: prepare(environ))
 

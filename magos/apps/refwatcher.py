@@ -129,12 +129,12 @@ def _reconciler(poller: Poller, settings: WatchSettings) -> Reconciler:
             poller.track(key, subject.watch)
         if subject.workspace is None:
             return Decision(outcome=Outcome.GONE)
-        heard, watch = poller.heard(key), subject.watch
+        answer, watch = poller.answer(key), subject.watch
         similar = watch.access.similar if watch is not None else ()
         decision = reconcile(
-            Observation(now=now, workspace=subject.workspace, polled=watch is not None, answer=heard, similar=similar)
+            Observation(now=now, workspace=subject.workspace, polled=watch is not None, answer=answer, similar=similar)
         )
-        if heard is not None and nothing_to_do(decision):
+        if answer is not None and nothing_to_do(decision):
             poller.settle(key)
         return decision
 

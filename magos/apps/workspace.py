@@ -184,7 +184,7 @@ def _sets_of_project(project: Project) -> Iterable[str]:
 def _of_set(
     workspaces: Informer[Workspace], projects: Informer[Project]
 ) -> Callable[[Change[VariableSet]], Iterable[Key]]:
-    """A set concerns whoever names it, directly or through the Project."""
+    """A set concerns the Workspaces that name it, directly or through their Project."""
 
     def mapper(change: Change[VariableSet]) -> Iterable[Key]:
         found = change.new if change.new is not None else change.old
@@ -222,9 +222,9 @@ def _account_of_workspace(workspace: Workspace) -> Iterable[str]:
 
 
 def _of_account(workspaces: Informer[Workspace]) -> Callable[[Change[ServiceAccountMetadata]], Iterable[Key]]:
-    """An account that appears has just been created or labelled: whoever was refused for it may start now.
+    """An account that appears has just been created or labelled: a Workspace that was refused for it may start now.
 
-    One that disappears, or whose label does, wakes nobody: every start reads the account anyway.
+    One that disappears, or whose label does, wakes no Workspace: every start reads the account anyway.
     """
 
     def mapper(change: Change[ServiceAccountMetadata]) -> Iterable[Key]:

@@ -1,7 +1,7 @@
-"""The first objects of a pack, read as it arrives: whoever needs only these can break the transfer off.
+"""The first objects of a pack, read as it arrives, so that a caller who needs only these can break the transfer off.
 
-Servers send tags and commits before what belongs to them (gitformat-pack(5) leaves the order open, so nobody may rely
-on it). Contents are hashed and dropped; only the first lines of tags are kept.
+Servers send tags and commits before what belongs to them (gitformat-pack(5) leaves the order open, so no
+caller may rely on it). Contents are hashed and dropped; only the first lines of tags are kept.
 """
 
 import hashlib

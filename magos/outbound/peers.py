@@ -1,7 +1,7 @@
 """Which peers may be connected to, by the address that a connection goes to and not by its name. Pure.
 
-Whoever may name a repository or a mirror could otherwise have a controller or a runner ask the cloud's metadata service
-or a neighbour on the link. Loopback is permitted unless it is denied: a machine of one's own serves there.
+A user who may name a repository or a mirror could otherwise have a controller or a runner ask the cloud's metadata
+service or a neighbour on the link. Loopback is permitted unless it is denied: a machine of one's own serves there.
 """
 
 import ipaddress

@@ -67,7 +67,7 @@ class _Declared(Metrics):
 
 
 class _Nowhere:
-    """A transport to nobody: composing a process asks nothing."""
+    """A transport without a server: composing a process makes no request."""
 
     async def request(self, request: HttpRequest) -> NoReturn:
         raise NotImplementedError(request.path)

@@ -1,8 +1,8 @@
 """When the key that signed a release ends, and what to say about it in good time.
 
 A signature stays valid when its key expires later (the OpenPGP library judges a key as of the signature's date), but
-releases signed after the date that *our copy* of the key names are refused until somebody brings the extended key.
-Whoever looks after the installation should know before that.
+releases signed after the date that *our copy* of the key names are refused until the extended key is installed.
+Administrators should know before that.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,7 @@
 """What the workspace controller exposes about its Workspaces and their Jobs (spec §12.1).
 
 Gauges are read off the cache at each scrape. Transitions are counted as the cache sees them, in a plain dictionary, for
-as long as the Workspace exists: whoever is gone has no series, however its end became known.
+as long as the Workspace exists: one that is gone has no series, however its end became known.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ SUCCESS, _ERROR = "success", "error"
 
 
 class WorkspaceMetrics:
-    """Told of every change of a Workspace and of a Job by their informers; ``workspaces`` is the cache behind it."""
+    """Gets every change of a Workspace and of a Job from their informers; ``workspaces`` is the cache behind it."""
 
     def __init__(self, metrics: Metrics, workspaces: Cache[Workspace], *, per_object: bool) -> None:
         self._workspaces = workspaces

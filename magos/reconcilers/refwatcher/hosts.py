@@ -9,7 +9,8 @@ Slowness is the repository's first. One that was answered in good time the last 
    one worker: enough if it is them that are well, and little if it is the server that is ill.
 3. All that is not prompt on a server that is not slow has half of the workers together, all servers counted.
 
-Whoever finds no slot waits here, not in the queue: what is in the queue can be worked on as soon as any worker is free.
+A repository without a slot waits here, not in the queue: what is in the queue can be worked on as soon as any worker
+is free.
 """
 
 from collections import OrderedDict, deque

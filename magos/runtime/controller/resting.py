@@ -13,7 +13,7 @@ __all__ = ["Resting"]
 
 
 class Resting:
-    """The keys that rest; ``wake`` is told each of them once when an object leaves the quarantine of a cache."""
+    """The keys that rest; ``wake`` is called with each of them once when an object leaves the quarantine of a cache."""
 
     def __init__(self, informers: Sequence[Informer[Any]], wake: Callable[[Key], None]) -> None:
         self._keys: dict[Key, None] = {}
