@@ -1154,8 +1154,8 @@ MUTATIONS = (
     Mutation(
         "masking: the traceback of a poll shows the credentials",
         "magos/adapters",
-        "raise ListingCrashed(_masked(told, request.credentials)) from None",
-        "raise ListingCrashed(told) from None",
+        "raise ListingCrashed(_masked(text, request.credentials)) from None",
+        "raise ListingCrashed(text) from None",
         _REFWATCHER_DOOR,
     ),
     Mutation(
