@@ -617,6 +617,20 @@ MUTATIONS = (
         "if applied_revision(each) is None)",
     ),
     Mutation(
+        "promotion: another spelling is another source",
+        "magos/reconcilers/rollout",
+        "if same_source(each.spec.source, source)]",
+        "if each.spec.source == source]",
+        ("tests/sim/test_rollout.py",),
+    ),
+    Mutation(
+        "promotion: a bare name is no branch",
+        "magos/api",
+        'return frozenset({f"refs/heads/{target}", f"refs/tags/{target}"} | verbatim)',
+        "return frozenset({target})",
+        ("tests/unit/api/test_samesource.py",),
+    ),
+    Mutation(
         "promotion: a failed step stops nobody",
         "magos/reconcilers/rollout",
         "        return MemberState.FAILED",

@@ -4,9 +4,11 @@ import anyio
 import pytest
 
 from magos.adapters.metrics.rollout import RolloutMetrics
+from magos.api.annotations import DETECTED_REVISION
 from magos.api.phases import Phase
 from magos.api.reasons import Reason
 from magos.api.rollout import ROLLOUTS, Rollout
+from magos.api.workspace import WORKSPACES
 from magos.runtime.cache.informer import Informer
 from tests.sim.promotion import NAMESPACE, PROJECT, Land, Start, in_land
 
@@ -60,6 +62,32 @@ def test_a_commit_that_breaks_staging_halts_there_and_the_fix_goes_through() -> 
             await land.until(lambda: land.all_applied(THREE) and completed(land))
             assert TWO not in land.actor.applied["prod-0"].keys() | land.actor.applied["prod-1"].keys()
         land.check_order(*STAGES)
+
+    in_land(scene)
+
+
+@pytest.mark.parametrize(
+    ("url", "target"),
+    [
+        ("https://GIT.example.com:443/demo/", "main"),
+        ("git@git.example.com:demo.git", "refs/heads/main"),
+        ("ssh://deploy@git.example.com/~/demo", "refs/heads/main"),
+    ],
+)
+def test_a_commit_reaches_a_member_that_spells_the_repository_otherwise_no_sooner(url: str, target: str) -> None:
+    async def scene(land: Land) -> None:
+        async with land.running():
+            await land.add_project()
+            await land.add_rollout("dev", "prod")
+            await land.add("dev-0", "dev")
+            await land.add("prod-0", "prod", source={"repoURL": url, "targetRevision": target})
+            await land.until(lambda: land.all_applied(ONE) and completed(land))
+            land.actor.broken.add(("dev-0", TWO))
+            told = {"metadata": {"annotations": {DETECTED_REVISION: TWO}}}
+            await land.user.patch(WORKSPACES, NAMESPACE, "prod-0", told)
+            await anyio.sleep(30)
+            assert f"prod-0 waits: revision {TWO} not yet applied by dev-0" in land.rollout().status.message
+        assert _of(land, TWO) == []
 
     in_land(scene)
 

@@ -1,8 +1,9 @@
 """The promotion guarantee: a later step receives a commit only after all earlier steps applied it (spec §6.4, rule 8).
 
-It holds between Workspaces of the same repository and target revision. A member with others before it is not granted
-while its commit is unknown, or not recorded by its run yet: only a recorded commit takes permission with it when it is
-replaced (spec §6.2.4); an announced one that is overtaken would leave the permission to the next.
+It holds between Workspaces of the same repository and target revision, however each spells them. A member with others
+before it is not granted while its commit is unknown, or not recorded by its run yet: only a recorded commit takes
+permission with it when it is replaced (spec §6.2.4); an announced one that is overtaken would leave the permission to
+the next.
 """
 
 from collections.abc import Iterable
@@ -10,6 +11,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from magos.api.phases import WITH_PLAN, Phase
+from magos.api.samesource import same_source
 from magos.api.workspace import Workspace
 from magos.reconcilers.revisions import applied_revision, pending_revision, source_of
 
@@ -42,8 +44,8 @@ def released_revisions(member: Workspace) -> tuple[str, ...]:
 
 def obstacle_of(member: Workspace, earlier: Iterable[Workspace]) -> Obstacle | None:
     """Return what stands against a grant to ``member``, None if nothing does."""
-    source = source_of(member)
-    before = [each for each in earlier if source_of(each) == source]
+    source = member.spec.source
+    before = [each for each in earlier if same_source(each.spec.source, source)]
     for revision in released_revisions(member):
         behind = tuple(each for each in before if not revision or applied_revision(each) != revision)
         if behind:

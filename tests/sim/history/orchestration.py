@@ -17,6 +17,7 @@ from magos.api.annotations import (
 from magos.api.names import source_key
 from magos.api.phases import Phase
 from magos.api.rollout import Rollout
+from magos.api.samesource import same_source
 from magos.api.selectors import compile_selector
 from magos.api.triggers import Trigger
 from magos.api.workspace import Workspace
@@ -121,12 +122,12 @@ def _failed(cohort: list[Workspace], member: Workspace) -> str | None:
 
 
 def _unpromoted(earlier: list[Workspace], member: Workspace) -> str | None:
-    source, wanted = member.spec.source, pending_revision(member)
-    key = source_key(source.repo_url, source.target_revision)
+    wanted = pending_revision(member)
     for each in earlier:
-        other = each.spec.source
-        if (other.repo_url, other.target_revision) != (source.repo_url, source.target_revision):
+        source = each.spec.source
+        if not same_source(source, member.spec.source):
             continue
+        key = source_key(source.repo_url, source.target_revision)
         has = each.status.observed_revision if each.status.observed_source == key else ""
         if not wanted or has != wanted:
             return f"{each.metadata.name} has {has or 'nothing'} applied, it would run {wanted or 'an unknown commit'}"
