@@ -677,6 +677,20 @@ MUTATIONS = (
         "return self.rollout",
     ),
     Mutation(
+        "orchestration: a Rollout that is created anew leaves a gap",
+        "magos/reconcilers",
+        "        return Decision(status=status, requeue_at=start, outcome=Outcome.WAITING)\n",
+        "        pass\n",
+        ("tests/sim/test_rollout.py",),
+    ),
+    Mutation(
+        "orchestration: a stored time makes the wait as long as it likes",
+        "magos/reconcilers",
+        "if stored is None else min(stored, latest)",
+        "if stored is None else stored",
+        ("tests/unit/reconcilers/test_project.py",),
+    ),
+    Mutation(
         "precondition: what was judged may have changed",
         "magos/runtime",
         "        if found != expected:\n",

@@ -168,6 +168,29 @@ def test_project_and_rollout_hand_over_in_both_directions() -> None:
     in_land(scene)
 
 
+@pytest.mark.parametrize("gap", [0.0, 0.02, 0.3, 2.0])
+def test_a_rollout_that_is_created_anew_leaves_no_gap(gap: float) -> None:
+    async def scene(land: Land) -> None:
+        async with land.running():
+            await three_stages(land, each=1)
+            await land.until(lambda: land.all_applied(ONE) and completed(land))
+            land.actor.broken.add(("dev-0", TWO))
+            await land.announce(TWO)
+            await land.until(lambda: land.rollout().status.reason == Reason.STEP_FAILED)
+            await land.until(lambda: land.workspace("prod-0").status.phase is Phase.PENDING)
+            await land.user.delete(ROLLOUTS, NAMESPACE, PROJECT)
+            await anyio.sleep(gap)
+            if gap > 0.1:
+                assert "Members may run in parallel from 2" in land.project().status.message
+            await land.add_rollout(*STAGES)
+            await anyio.sleep(60)
+            assert land.project().status.reason == Reason.MANAGED_BY_ROLLOUT
+            assert land.project().status.parallel_from is None
+            assert {start.workspace for start in _of(land, TWO)} == {"dev-0"}
+
+    in_land(scene)
+
+
 def test_permission_that_later_steps_have_not_used_is_taken_when_a_rollout_appears() -> None:
     async def scene(land: Land) -> None:
         await land.add_project()

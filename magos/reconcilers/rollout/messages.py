@@ -9,7 +9,7 @@ from magos.reconcilers.rollout.cohorts import Cohorts, label_of
 from magos.reconcilers.rollout.memberstate import MemberState, gated, member_state
 from magos.reconcilers.rollout.promotion import Obstacle
 
-__all__ = ["MOST_NAMES", "failed", "listed", "none_selected", "progressing", "unselected"]
+__all__ = ["MOST_NAMES", "begun", "failed", "listed", "none_selected", "progressing", "unselected"]
 
 MOST_NAMES = 10
 
@@ -19,6 +19,14 @@ def listed(items: Sequence[str]) -> str:
     shown = ", ".join(items[:MOST_NAMES])
     more = len(items) - MOST_NAMES
     return f"{shown} and {more} more" if more > 0 else shown
+
+
+def begun(rollout: str) -> str:
+    """Say what a Rollout begins with: one of the same name may have been there before."""
+    return (
+        f"Rollout {rollout} begins at the first step. From an earlier Rollout of this name it takes over nothing but the"
+        " permission that members carry, and takes that back outside the active step."
+    )
 
 
 def none_selected(cohorts: Cohorts, project: str) -> str:
