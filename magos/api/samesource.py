@@ -4,9 +4,9 @@
 2. One repository: the same host, port and path. No difference are the scheme, the user, the case of the host, a port
    that the scheme has anyway, ``.git``, slashes and dots that lead nowhere, percent signs that hide plain characters,
    and the scp-like form. The case of a path is one.
-3. One reference: some reference that both names can lead to by the rules of §6.7. A bare name may be a branch or a tag,
-   so ``v1`` is compared with ``refs/heads/v1`` and with ``refs/tags/v1``, which are not the same themselves. Where
-   ``HEAD`` leads is known to the server alone: it equals only itself.
+3. One reference: some reference that both names can lead to by the rules of spec §6.7. A bare name may be a branch or
+   a tag, so ``v1`` is compared with ``refs/heads/v1`` and with ``refs/tags/v1``, which are not the same themselves.
+   Where ``HEAD`` leads is known to the server alone: it equals only itself.
 4. What is no URL equals only the same text.
 """
 

@@ -149,10 +149,9 @@ def _orchestrate(seen: Observation, project: Project) -> Decision:
     if seen.rollout_live is None and seen.now < retry:
         status = _status(seen, project, Phase.FAILED, Reason.RECONCILE_ERROR, old.message)
         return Decision(status=status, requeue_at=retry, outcome=Outcome.WAITING)
-    start, absent = _parallel_from(seen, project), f"there is no Rollout {project.metadata.name}"
-    message = f"All members may run in parallel, because {absent}."
-    if start > seen.now:
-        message = f"Members may run in parallel from {format_time(start)} on, because {absent}, unless one appears."
+    start, name = _parallel_from(seen, project), project.metadata.name
+    # It says the same when the time has come: status is not written again for that.
+    message = f"All members may run in parallel from {format_time(start)} on, because there is no Rollout {name}."
     status = _status(seen, project, Phase.READY, Reason.DEFAULT_PARALLEL, message)
     if start > seen.now:
         return Decision(status=status, requeue_at=start, outcome=Outcome.WAITING)

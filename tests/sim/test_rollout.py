@@ -181,7 +181,7 @@ def test_a_rollout_that_is_created_anew_leaves_no_gap(gap: float) -> None:
             await land.user.delete(ROLLOUTS, NAMESPACE, PROJECT)
             await anyio.sleep(gap)
             if gap > 0.1:
-                assert "Members may run in parallel from 2" in land.project().status.message
+                assert "members may run in parallel from 2" in land.project().status.message
             await land.add_rollout(*STAGES)
             await anyio.sleep(60)
             assert land.project().status.reason == Reason.MANAGED_BY_ROLLOUT

@@ -113,7 +113,7 @@ def test_a_rollout_that_is_gone_for_less_than_five_seconds_leaves_no_gap() -> No
         model.settle(project=True)
         until = project(model).status.parallel_from
         assert until is not None
-        assert f"Members may run in parallel from {until} on" in project(model).status.message
+        assert f"members may run in parallel from {until} on" in project(model).status.message
         assert model.decide_project().requeue_at == parse_time(until) >= model.now + timedelta(seconds=5)
         model.advance(seconds=5)
         model.settle(project=True)  # nothing is remembered but what is stored
