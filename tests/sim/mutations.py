@@ -51,6 +51,7 @@ _MASKING = ("tests/unit/runner/test_redact_wrapped.py", "tests/unit/runner/test_
 _REFWATCHER_DOOR = ("tests/unit/apps/test_refwatcher_door.py",)
 _ROLLOUT = ("tests/unit/reconcilers/rollout/test_rollout.py", "tests/unit/reconcilers/rollout/test_rollout_laws.py")
 _ROLLOUT = ("tests/unit/reconcilers/rollout/test_rollout.py", "tests/unit/reconcilers/rollout/test_rollout_laws.py")
+_SHARED = "tests/unit/reconcilers/rollout/test_shared_variables.py"
 _HOSTS = ("tests/unit/reconcilers/refwatcher/test_refwatcher_hosts.py",)
 _PACKS = ("tests/unit/git/test_git_packs.py",)
 _TAGS = ("tests/unit/git/test_git_tags.py",)
@@ -615,6 +616,48 @@ MUTATIONS = (
         "magos/reconcilers/rollout",
         "if not revision or applied_revision(each) != revision)",
         "if applied_revision(each) is None)",
+    ),
+    Mutation(
+        "promotion: variables are nobody's business",
+        "magos/reconcilers/rollout",
+        "    return _variables_before(member, earlier)\n",
+        "    return None\n",
+        ("tests/sim/test_guards.py", _SHARED),
+    ),
+    Mutation(
+        "promotion: a set of the Project is one's own",
+        "magos/reconcilers/rollout",
+        "return used.inherited or any(",
+        "return any(",
+        (_SHARED,),
+    ),
+    Mutation(
+        "promotion: both wait for each other's variables",
+        "magos/reconcilers/rollout",
+        "    active = _waited_for(cohorts, active)\n",
+        "",
+        (_SHARED,),
+    ),
+    Mutation(
+        "permission: survives other variables",
+        "magos/reconcilers/workspace",
+        " or _inputs_of(fresh) != _inputs_of(seen.run)",
+        "",
+        (_SHARED,),
+    ),
+    Mutation(
+        "permission: survives other variables without a Project",
+        "magos/reconcilers/workspace",
+        "    if run.variable_sets != seen.run.variable_sets:",
+        "    if not run:",
+        (_SHARED,),
+    ),
+    Mutation(
+        "variables: what does not concern a Workspace is never applied there",
+        "magos/reconcilers/workspace",
+        "if inputs.fingerprint == known.fingerprint else",
+        "if not known else",
+        _VARIABLES,
     ),
     Mutation(
         "promotion: another spelling is another source",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from magos.api.phases import GRANTABLE, RUNNING, TERMINAL
+from magos.api.phases import GRANTABLE, RUNNING, TERMINAL, WITH_PLAN
 from magos.api.workspace import Workspace
 from magos.reconcilers.revisions import applied_revision
 from magos.reconcilers.rollout.cohorts import Cohorts, label_of
@@ -24,8 +24,8 @@ def listed(items: Sequence[str]) -> str:
 def begun(rollout: str) -> str:
     """Say what a Rollout begins with: one of the same name may have been there before."""
     return (
-        f"Rollout {rollout} begins at the first step. From an earlier Rollout of this name it takes over nothing but the"
-        " permission that members carry, and takes that back outside the active step."
+        f"Rollout {rollout} begins at the first step. From an earlier Rollout of this name it takes over nothing but"
+        " the permission that members carry, and takes that back outside the active step."
     )
 
 
@@ -75,18 +75,28 @@ def progressing(cohorts: Cohorts, active: int, obstacles: Sequence[Obstacle]) ->
 
 def _obstacle(obstacle: Obstacle) -> str:
     name = obstacle.member.metadata.name
-    if not obstacle.revision:
+    if obstacle.variable_set:
+        old = "; if its plan is older than that, request a reconcile of it" if _planned(obstacle.member) else ""
+        return (
+            f"{name} waits: VariableSet {obstacle.variable_set}, as its run takes it, is not yet applied by"
+            f" {_names(obstacle.behind)}{old}"
+        )
+    if not obstacle.revision and obstacle.behind:
         return (
             f"{name} waits: RefWatcher has not detected its revision yet (is it running?), and"
             f" {_names(obstacle.behind)} must apply it first"
         )
     if not obstacle.behind:
         return (
-            f"{name} waits: the workspace controller has not recorded revision {obstacle.revision} for its run yet"
-            " (is it running?)"
+            f"{name} waits: the workspace controller has not recorded"
+            f" {f'revision {obstacle.revision} for its run' if obstacle.revision else 'its run'} yet (is it running?)"
         )
     behind = [f"{each.metadata.name} ({applied_revision(each) or 'nothing'} applied)" for each in obstacle.behind]
     return f"{name} waits: revision {obstacle.revision} not yet applied by {listed(behind)}"
+
+
+def _planned(member: Workspace) -> bool:
+    return member.status.phase in WITH_PLAN
 
 
 def _names(members: Iterable[Workspace]) -> str:
