@@ -84,8 +84,8 @@ MUTATIONS = (
     Mutation(
         "permission: survives another commit",
         "magos/reconcilers/workspace",
-        "if trigger in (Trigger.CONFIGURATION, Trigger.REVISION) and execution_allowed(",
-        "if trigger in () and execution_allowed(",
+        "another = trigger in (Trigger.CONFIGURATION, Trigger.REVISION) or ",
+        "another = ",
     ),
     Mutation(
         "phases: an unlisted transition is written",
@@ -703,8 +703,8 @@ MUTATIONS = (
     Mutation(
         "promotion: a commit that is only announced counts as recorded",
         "magos/reconcilers/rollout",
-        "and _recorded_revision(member) != pending:",
-        "and not pending:",
+        "and _recorded_revision(member) != pending\n",
+        "and not pending\n",
         ("tests/unit/reconcilers/rollout/test_promotion_race.py", *_ROLLOUT),
     ),
     Mutation(

@@ -92,7 +92,7 @@ def _progress(cohorts: Cohorts, stored: int) -> Evaluation:
         if handler is None:
             raise InvariantViolation(f"a step in state {states[active]} cannot be the active one")
         evaluation = handler(cohorts, active)
-    left = cohorts.label(stored) if stored < active and cohorts.steps[stored].cohort else ""
+    left = cohorts.label(stored) if stored < evaluation.current_step and cohorts.steps[stored].cohort else ""
     return replace(evaluation, left=left)
 
 

@@ -113,8 +113,11 @@ def test_without_a_record_an_applied_member_is_waited_for_and_no_other_one() -> 
 
 def test_a_scheduled_run_that_is_to_apply_the_set_is_let_through_first() -> None:
     """Its set cannot be resolved, so no changed variables make it urgent; both would wait for each other."""
+    fleet = judge(dev(uses("old")), prod(uses("new")))
+    assert (fleet.allowed, fleet.rollout.status.current_step) == (set(), 1)
     drifting = member("d", "dev", Phase.PENDING, trigger=Trigger.SCHEDULED, observed=SHA, variable_set_ref=SHARED)
-    fleet = judge(observing(drifting, uses("old")), prod(uses("new")))
+    fleet.set(observing(drifting, uses("old")))
+    fleet.settle()
     assert fleet.allowed == {"d"}
     assert fleet.rollout.status.current_step == 0
     fleet.set(dev(uses("new")))
