@@ -36,6 +36,10 @@ class ProjectStatus(CommonStatus, frozen=True, kw_only=True):
     members: int | None = None
     """Number of Workspaces that name this Project and are not being deleted."""
 
+    parallel_from: str | None = None
+    """Time (UTC) from which on members may run in parallel: a moment after the Project has found no Rollout of its
+    name. Absent while there is one."""
+
 
 class Project(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """A Project groups Workspaces of its namespace and gives them the same variables and policies."""

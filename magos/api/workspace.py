@@ -24,6 +24,7 @@ __all__ = [
     "AwaitingApproval",
     "CurrentRun",
     "GateReason",
+    "ObservedVariables",
     "PhaseOptions",
     "PlanSummary",
     "PolicyViolation",
@@ -32,6 +33,7 @@ __all__ = [
     "Source",
     "Terraform",
     "UsedVariable",
+    "UsedVariableSet",
     "Validation",
     "Workspace",
     "WorkspaceSpec",
@@ -215,6 +217,29 @@ class UsedVariable(Struct, frozen=True, gc=False, rename="camel", omit_defaults=
     """Version at which the value last changed; for a literal, the first 16 digits of its hash."""
 
 
+class UsedVariableSet(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+    """A VariableSet as it was when a run took its variables."""
+
+    name: str
+    """Name of the VariableSet."""
+
+    digest: str
+    """Digest of all that the set defines: literals, references, and the versions of what they refer to."""
+
+    inherited: bool
+    """True if the Project refers to the set, so that all its members use it."""
+
+
+class ObservedVariables(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+    """The variables of what is applied."""
+
+    fingerprint: str
+    """Digest of the variables that were applied last."""
+
+    sets: tuple[UsedVariableSet, ...] = ()
+    """The VariableSets, in the latest form that gives exactly these variables. Later steps of a Rollout wait for it."""
+
+
 class Approval(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """How a person opened the gate."""
 
@@ -245,6 +270,9 @@ class CurrentRun(Struct, frozen=True, gc=False, rename="camel", omit_defaults=Tr
 
     variables: tuple[UsedVariable, ...] = ()
     """Variables that this run gets, without their values."""
+
+    variable_sets: tuple[UsedVariableSet, ...] = ()
+    """VariableSets that this run takes its variables from, by name."""
 
     plan_job: str = ""
     """Name of the plan Job."""
@@ -322,6 +350,9 @@ class WorkspaceStatus(CommonStatus, frozen=True, kw_only=True):
 
     observed_source: str = ""
     """Short hash of the repoURL and targetRevision that observedRevision belongs to."""
+
+    observed_variables: ObservedVariables | None = None
+    """Variables of the last run that ended in phase Applied. Absent before the first."""
 
     last_attempted_revision: str = ""
     """Commit of the last run that was started, however it ended. Absent after repoURL or targetRevision has changed."""

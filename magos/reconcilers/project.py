@@ -4,10 +4,13 @@
 2. Otherwise every member that waits is granted. The read that finds no Rollout is live, of the reconcile before, and
    good for a few grants only; each grant is conditional on the version of the member that was judged.
 3. A grant is given at the earliest two seconds after creation of Project and member, so that a Rollout applied together
-   with them is seen first. Creation times are whole seconds: one more second makes up for what was cut off.
+   with them is seen first, and five seconds after a Rollout has gone, so that one which is deleted and created anew
+   leaves no gap. Stored times are whole seconds: one more second makes up for what is cut off.
+4. Status holds the time from which on members may run, so that a restart neither forgets nor repeats the wait; no clock
+   can make it longer than it is from now.
 """
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct
 
@@ -17,7 +20,7 @@ from magos.api.phases import Phase
 from magos.api.project import PROJECTS, Project
 from magos.api.reasons import Reason
 from magos.api.rollout import ROLLOUTS
-from magos.api.timestamps import parse_time
+from magos.api.timestamps import format_time, parse_time
 from magos.api.workspace import WORKSPACES, Workspace
 from magos.reconcilers.events import EventBuilder
 from magos.reconcilers.members import (
@@ -50,10 +53,13 @@ from magos.runtime.decision import (
     View,
 )
 
-__all__ = ["GRANT_DELAY", "Observation", "observe", "reconcile"]
+__all__ = ["GRANT_DELAY", "RETURN_DELAY", "Observation", "observe", "reconcile"]
 
 GRANT_DELAY = timedelta(seconds=3)
 """Between the creation of Project and member and the first grant (rule 3)."""
+
+RETURN_DELAY = timedelta(seconds=6)
+"""Between the moment a Project that was there before finds no Rollout, and its next grant (rule 3)."""
 
 _STALE_DELAY = timedelta(seconds=5)
 """Until stale caches are looked at again if no watch event comes before."""
@@ -143,11 +149,15 @@ def _orchestrate(seen: Observation, project: Project) -> Decision:
     if seen.rollout_live is None and seen.now < retry:
         status = _status(seen, project, Phase.FAILED, Reason.RECONCILE_ERROR, old.message)
         return Decision(status=status, requeue_at=retry, outcome=Outcome.WAITING)
-    message = f"All members may run in parallel, because there is no Rollout {project.metadata.name}."
+    start, name = _parallel_from(seen, project), project.metadata.name
+    # It says the same when the time has come: status is not written again for that.
+    message = f"All members may run in parallel from {format_time(start)} on, because there is no Rollout {name}."
     status = _status(seen, project, Phase.READY, Reason.DEFAULT_PARALLEL, message)
+    if start > seen.now:
+        return Decision(status=status, requeue_at=start, outcome=Outcome.WAITING)
     waiting = [member for member in seen.members if wants_grant(member)]
-    eligible = [member for member in waiting if _eligible_at(project, member) <= seen.now]
-    later = [_eligible_at(project, member) for member in waiting if member not in eligible]
+    eligible = [member for member in waiting if _eligible_at(member) <= seen.now]
+    later = [_eligible_at(member) for member in waiting if member not in eligible]
     again = min(later, default=None)
     if seen.stale:
         return Decision(status=status, requeue_at=seen.now + _STALE_DELAY, outcome=Outcome.WAITING)
@@ -217,16 +227,24 @@ def _trouble(seen: Observation, project: Project, phase: Phase, reason: Reason) 
 
 def _status(seen: Observation, project: Project, phase: Phase, reason: Reason, message: str) -> StatusPatch | None:
     standing = Standing(phase=phase, reason=reason, message=message, generation=project.metadata.generation)
-    return _STATUS.patch(project, standing, seen.now, members=len(seen.members))
+    start = None if seen.managed else format_time(_parallel_from(seen, project))
+    return _STATUS.patch(project, standing, seen.now, members=len(seen.members), parallel_from=start)
 
 
-def _eligible_at(project: Project, member: Workspace) -> datetime:
-    """Return when both have existed long enough; a creation time that cannot be read counts as long ago."""
-    return max(_created(each.metadata.creation_timestamp) for each in (project, member)) + GRANT_DELAY
+def _parallel_from(seen: Observation, project: Project) -> datetime:
+    """Return from when on members may run: as stored, else after a delay from now, which no stored time exceeds."""
+    latest = seen.now + (GRANT_DELAY if project.status.phase is None else RETURN_DELAY)
+    stored = _time(project.status.parallel_from)
+    return parse_time(format_time(latest)) if stored is None else min(stored, latest)
 
 
-def _created(text: str | None) -> datetime:
+def _eligible_at(member: Workspace) -> datetime:
+    """Return when it has existed long enough; a creation time that cannot be read counts as long ago."""
+    return (_time(member.metadata.creation_timestamp) or datetime.fromtimestamp(0, UTC)) + GRANT_DELAY
+
+
+def _time(text: str | None) -> datetime | None:
     try:
         return parse_time(text or "")
     except ValueError:
-        return parse_time("1970-01-01T00:00:00Z")
+        return None

@@ -51,6 +51,7 @@ _MASKING = ("tests/unit/runner/test_redact_wrapped.py", "tests/unit/runner/test_
 _REFWATCHER_DOOR = ("tests/unit/apps/test_refwatcher_door.py",)
 _ROLLOUT = ("tests/unit/reconcilers/rollout/test_rollout.py", "tests/unit/reconcilers/rollout/test_rollout_laws.py")
 _ROLLOUT = ("tests/unit/reconcilers/rollout/test_rollout.py", "tests/unit/reconcilers/rollout/test_rollout_laws.py")
+_SHARED = "tests/unit/reconcilers/rollout/test_shared_variables.py"
 _HOSTS = ("tests/unit/reconcilers/refwatcher/test_refwatcher_hosts.py",)
 _PACKS = ("tests/unit/git/test_git_packs.py",)
 _TAGS = ("tests/unit/git/test_git_tags.py",)
@@ -83,8 +84,8 @@ MUTATIONS = (
     Mutation(
         "permission: survives another commit",
         "magos/reconcilers/workspace",
-        "if trigger in (Trigger.CONFIGURATION, Trigger.REVISION) and execution_allowed(",
-        "if trigger in () and execution_allowed(",
+        "another = trigger in (Trigger.CONFIGURATION, Trigger.REVISION) or ",
+        "another = ",
     ),
     Mutation(
         "phases: an unlisted transition is written",
@@ -617,6 +618,62 @@ MUTATIONS = (
         "if applied_revision(each) is None)",
     ),
     Mutation(
+        "promotion: variables are nobody's business",
+        "magos/reconcilers/rollout",
+        "    return _variables_before(member, earlier)\n",
+        "    return None\n",
+        ("tests/sim/test_guards.py", _SHARED),
+    ),
+    Mutation(
+        "promotion: a set of the Project is one's own",
+        "magos/reconcilers/rollout",
+        "return used.inherited or any(",
+        "return any(",
+        (_SHARED,),
+    ),
+    Mutation(
+        "promotion: both wait for each other's variables",
+        "magos/reconcilers/rollout",
+        "    active = _waited_for(cohorts, active)\n",
+        "",
+        (_SHARED,),
+    ),
+    Mutation(
+        "permission: survives other variables",
+        "magos/reconcilers/workspace",
+        " or _inputs_of(fresh) != _inputs_of(seen.run)",
+        "",
+        (_SHARED,),
+    ),
+    Mutation(
+        "permission: survives other variables without a Project",
+        "magos/reconcilers/workspace",
+        "    if run.variable_sets != seen.run.variable_sets:",
+        "    if not run:",
+        (_SHARED,),
+    ),
+    Mutation(
+        "variables: what does not concern a Workspace is never applied there",
+        "magos/reconcilers/workspace",
+        "if inputs.fingerprint == known.fingerprint else",
+        "if not known else",
+        _VARIABLES,
+    ),
+    Mutation(
+        "promotion: another spelling is another source",
+        "magos/reconcilers/rollout",
+        "if same_source(each.spec.source, source)]",
+        "if each.spec.source == source]",
+        ("tests/sim/test_rollout.py",),
+    ),
+    Mutation(
+        "promotion: a bare name is no branch",
+        "magos/api",
+        'return frozenset({f"refs/heads/{target}", f"refs/tags/{target}"} | verbatim)',
+        "return frozenset({target})",
+        ("tests/unit/api/test_samesource.py",),
+    ),
+    Mutation(
         "promotion: a failed step stops nobody",
         "magos/reconcilers/rollout",
         "        return MemberState.FAILED",
@@ -646,8 +703,8 @@ MUTATIONS = (
     Mutation(
         "promotion: a commit that is only announced counts as recorded",
         "magos/reconcilers/rollout",
-        "and _recorded_revision(member) != pending:",
-        "and not pending:",
+        "and _recorded_revision(member) != pending\n",
+        "and not pending\n",
         ("tests/unit/reconcilers/rollout/test_promotion_race.py", *_ROLLOUT),
     ),
     Mutation(
@@ -661,6 +718,20 @@ MUTATIONS = (
         "magos/reconcilers",
         "return self.rollout if self.rollout_live is None else self.rollout_live",
         "return self.rollout",
+    ),
+    Mutation(
+        "orchestration: a Rollout that is created anew leaves a gap",
+        "magos/reconcilers",
+        "        return Decision(status=status, requeue_at=start, outcome=Outcome.WAITING)\n",
+        "        pass\n",
+        ("tests/sim/test_rollout.py",),
+    ),
+    Mutation(
+        "orchestration: a stored time makes the wait as long as it likes",
+        "magos/reconcilers",
+        "if stored is None else min(stored, latest)",
+        "if stored is None else stored",
+        ("tests/unit/reconcilers/test_project.py",),
     ),
     Mutation(
         "precondition: what was judged may have changed",

@@ -15,7 +15,7 @@ import msgspec
 
 from magos.api.annotations import DETECTED_REVISION, EXECUTION_ALLOWED, execution_allowed
 from magos.api.phases import Phase
-from magos.api.project import PROJECTS
+from magos.api.project import PROJECTS, Project
 from magos.api.reasons import Reason
 from magos.api.rollout import ROLLOUTS, Rollout
 from magos.api.triggers import Trigger
@@ -245,6 +245,10 @@ class Land:
     def rollout(self) -> Rollout:
         item = self.server.store.get(self.server.resource("rollouts.magosproject.io"), (NAMESPACE, PROJECT))
         return msgspec.convert(item, Rollout)
+
+    def project(self) -> Project:
+        item = self.server.store.get(self.server.resource("projects.magosproject.io"), (NAMESPACE, PROJECT))
+        return msgspec.convert(item, Project)
 
     def all_applied(self, revision: str) -> bool:
         return all(

@@ -11,7 +11,10 @@ import pytest
 from magos.api.kube import JOBS, PODS
 from magos.api.names import JobType
 from magos.api.result import Violation, ViolationAction
+from magos.api.variableset import VARIABLESETS
 from magos.api.workspace import WORKSPACES
+from tests.sim.apiserver import Answer, Rule
+from tests.sim.apiserver.resources import Json
 from tests.sim.fleet.cluster import Fleet, play
 from tests.sim.fleet.replica import SYSTEM
 from tests.sim.fleet.users import URL, Users
@@ -279,6 +282,35 @@ def test_no_commit_before_the_earlier_steps_have_applied_it() -> None:
         await anyio.sleep(60)
 
     assert halves(act(scene, ALL), "prod") == ["plan", "apply"]
+
+
+@pytest.mark.parametrize("of_the_project", [False, True])
+def test_no_variables_before_the_earlier_steps_have_applied_them(of_the_project: bool) -> None:
+    """The first step is slow to notice that they have changed; the last one is quick."""
+
+    async def scene(fleet: Fleet) -> None:
+        refs = [{"name": "shared"}]
+        fleet.users.variable_set("shared", [{"name": "size", "value": "old"}])
+        fleet.users.rollout(STEPS[0], STEPS[2])
+        fleet.users.project(variableSetRef=refs if of_the_project else [])
+        for name in ("dev", "prod"):
+            own: Json = {} if of_the_project else {"variableSetRef": refs}
+            fleet.users.workspace(name, labels={"step": name}, **own)
+        fleet.commit()
+        await fleet.phase("Applied", "dev", "prod")
+        await fleet.quiet()
+        fleet.server.faults.add(Rule(fault=Answer(), methods=frozenset({"PATCH"}), path="/workspaces/dev", times=None))
+        fleet.users.patch(VARIABLESETS, "shared", {"spec": {"variables": [{"name": "size", "value": "new"}]}})
+        await anyio.sleep(60)
+        assert fleet.infrastructure("prod").endswith("=old")
+        assert fleet.phase_of("prod") == "Pending"
+        fleet.server.faults.clear()
+        await fleet.until(lambda: fleet.infrastructure("dev").endswith("=new"), "the new value in the first step")
+        assert fleet.infrastructure("prod").endswith("=old")
+        await fleet.until(lambda: fleet.infrastructure("prod").endswith("=new"), "the new value in the last step")
+        await fleet.phase("Applied", "dev", "prod")
+
+    assert halves(act(scene, (*ALL, "variableset")), "prod") == ["plan", "apply"] * 2
 
 
 def test_a_grant_is_for_the_version_that_was_judged() -> None:

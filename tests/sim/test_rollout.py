@@ -4,9 +4,11 @@ import anyio
 import pytest
 
 from magos.adapters.metrics.rollout import RolloutMetrics
+from magos.api.annotations import DETECTED_REVISION
 from magos.api.phases import Phase
 from magos.api.reasons import Reason
 from magos.api.rollout import ROLLOUTS, Rollout
+from magos.api.workspace import WORKSPACES
 from magos.runtime.cache.informer import Informer
 from tests.sim.promotion import NAMESPACE, PROJECT, Land, Start, in_land
 
@@ -60,6 +62,32 @@ def test_a_commit_that_breaks_staging_halts_there_and_the_fix_goes_through() -> 
             await land.until(lambda: land.all_applied(THREE) and completed(land))
             assert TWO not in land.actor.applied["prod-0"].keys() | land.actor.applied["prod-1"].keys()
         land.check_order(*STAGES)
+
+    in_land(scene)
+
+
+@pytest.mark.parametrize(
+    ("url", "target"),
+    [
+        ("https://GIT.example.com:443/demo/", "main"),
+        ("git@git.example.com:demo.git", "refs/heads/main"),
+        ("ssh://deploy@git.example.com/~/demo", "refs/heads/main"),
+    ],
+)
+def test_a_commit_reaches_a_member_that_spells_the_repository_otherwise_no_sooner(url: str, target: str) -> None:
+    async def scene(land: Land) -> None:
+        async with land.running():
+            await land.add_project()
+            await land.add_rollout("dev", "prod")
+            await land.add("dev-0", "dev")
+            await land.add("prod-0", "prod", source={"repoURL": url, "targetRevision": target})
+            await land.until(lambda: land.all_applied(ONE) and completed(land))
+            land.actor.broken.add(("dev-0", TWO))
+            told = {"metadata": {"annotations": {DETECTED_REVISION: TWO}}}
+            await land.user.patch(WORKSPACES, NAMESPACE, "prod-0", told)
+            await anyio.sleep(30)
+            assert f"prod-0 waits: revision {TWO} not yet applied by dev-0" in land.rollout().status.message
+        assert _of(land, TWO) == []
 
     in_land(scene)
 
@@ -136,6 +164,29 @@ def test_project_and_rollout_hand_over_in_both_directions() -> None:
             assert len([w for w in land.writes("project") if "/workspaces/" in w.path]) == grants
             await land.user.delete(ROLLOUTS, NAMESPACE, PROJECT)
             await land.until(lambda: {"staging-0", "prod-0"} <= {s.workspace for s in _of(land, THREE)}, within=10)
+
+    in_land(scene)
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.02, 0.3, 2.0])
+def test_a_rollout_that_is_created_anew_leaves_no_gap(gap: float) -> None:
+    async def scene(land: Land) -> None:
+        async with land.running():
+            await three_stages(land, each=1)
+            await land.until(lambda: land.all_applied(ONE) and completed(land))
+            land.actor.broken.add(("dev-0", TWO))
+            await land.announce(TWO)
+            await land.until(lambda: land.rollout().status.reason == Reason.STEP_FAILED)
+            await land.until(lambda: land.workspace("prod-0").status.phase is Phase.PENDING)
+            await land.user.delete(ROLLOUTS, NAMESPACE, PROJECT)
+            await anyio.sleep(gap)
+            if gap > 0.1:
+                assert "members may run in parallel from 2" in land.project().status.message
+            await land.add_rollout(*STAGES)
+            await anyio.sleep(60)
+            assert land.project().status.reason == Reason.MANAGED_BY_ROLLOUT
+            assert land.project().status.parallel_from is None
+            assert {start.workspace for start in _of(land, TWO)} == {"dev-0"}
 
     in_land(scene)
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from magos.api.meta import Condition
-from magos.api.project import ProjectSpec
+from magos.api.project import ProjectSpec, ProjectStatus
 from magos.api.rollout import Rollout, RolloutSpec, RolloutStatus, RolloutStep, RolloutStrategy
 from magos.api.schema import patterns
 from magos.api.schema.rules import FieldRules, Rule, at_most, matches, must_not_match, reference, required, text
@@ -199,6 +199,7 @@ FIELDS: Mapping[tuple[type, str], FieldRules] = {
     (CommonStatus, "message"): FieldRules(keywords={"maxLength": 1024}),
     (CommonStatus, "observed_generation"): FieldRules(keywords={"format": "int64"}),
     (CommonStatus, "last_reconcile_time"): _DATE_TIME,
+    (ProjectStatus, "parallel_from"): _DATE_TIME,
     (CommonStatus, "conditions"): FieldRules(
         keywords={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
     ),

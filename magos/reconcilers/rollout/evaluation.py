@@ -18,8 +18,9 @@ from magos.errors import InvariantViolation
 from magos.reconcilers.members import carries_permission, wants_grant
 from magos.reconcilers.rollout import messages
 from magos.reconcilers.rollout.cohorts import Cohorts, UnparsableSelector, divide
+from magos.reconcilers.rollout.memberstate import MemberState, member_state
 from magos.reconcilers.rollout.progress import StepState, active_step, states_of
-from magos.reconcilers.rollout.promotion import obstacle_of
+from magos.reconcilers.rollout.promotion import Obstacle, obstacle_of
 
 __all__ = ["Evaluation", "evaluate", "stored_step"]
 
@@ -91,7 +92,7 @@ def _progress(cohorts: Cohorts, stored: int) -> Evaluation:
         if handler is None:
             raise InvariantViolation(f"a step in state {states[active]} cannot be the active one")
         evaluation = handler(cohorts, active)
-    left = cohorts.label(stored) if stored < active and cohorts.steps[stored].cohort else ""
+    left = cohorts.label(stored) if stored < evaluation.current_step and cohorts.steps[stored].cohort else ""
     return replace(evaluation, left=left)
 
 
@@ -105,13 +106,39 @@ def _failed(cohorts: Cohorts, active: int) -> Evaluation:
     return _evaluation(cohorts, active, Phase.FAILED, Reason.STEP_FAILED, messages.failed(cohorts, active))
 
 
-def _progressing(cohorts: Cohorts, active: int) -> Evaluation:
+def _waited_for(cohorts: Cohorts, active: int) -> int:
+    """Return the step whose drift the active step waits for, else the active step.
+
+    A scheduled run of an earlier step is left for the next pass; but if it is to apply a VariableSet that a member of
+    the active step waits for, both would wait for each other.
+    """
+    obstacles = _obstacles(cohorts, active).values()
+    behind = {each.metadata.name for found in obstacles if found and found.variable_set for each in found.behind}
+    return next(
+        (
+            index
+            for index, step in enumerate(cohorts.steps[:active])
+            if any(each.metadata.name in behind and member_state(each) is MemberState.DRIFT for each in step.cohort)
+        ),
+        active,
+    )
+
+
+def _obstacles(cohorts: Cohorts, active: int) -> dict[str, Obstacle | None]:
+    """Return what stands against a grant, for each member of the step that wants one."""
     earlier = cohorts.before(active)
-    wanting = tuple(member for member in cohorts.steps[active].cohort if wants_grant(member))
-    judged = tuple((member, obstacle_of(member, earlier)) for member in wanting)
-    message = messages.progressing(cohorts, active, [obstacle for _, obstacle in judged if obstacle is not None])
+    wanting = (member for member in cohorts.steps[active].cohort if wants_grant(member))
+    return {member.metadata.name: obstacle_of(member, earlier) for member in wanting}
+
+
+def _progressing(cohorts: Cohorts, active: int) -> Evaluation:
+    active = _waited_for(cohorts, active)
+    obstacles = _obstacles(cohorts, active)
+    message = messages.progressing(cohorts, active, [each for each in obstacles.values() if each is not None])
     progressing = _evaluation(cohorts, active, Phase.RECONCILING, Reason.LEVEL_PROGRESSING, message)
-    return replace(progressing, grants=tuple(member for member, obstacle in judged if obstacle is None))
+    free = {name for name, obstacle in obstacles.items() if obstacle is None}
+    granted = (member for member in cohorts.steps[active].cohort if member.metadata.name in free)
+    return replace(progressing, grants=tuple(granted))
 
 
 _Handler: TypeAlias = Callable[[Cohorts, int], Evaluation]

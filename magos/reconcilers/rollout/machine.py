@@ -142,6 +142,8 @@ def _events(rollout: Rollout, evaluation: Evaluation, status: StatusPatch | None
         return ()
     old = rollout.status
     events: list[Event] = []
+    if old.phase is None:
+        events.append(_EVENTS.normal(rollout, "RolloutBegun", messages.begun(rollout.metadata.name)))
     same_spec = old.observed_generation == rollout.metadata.generation
     if evaluation.left and same_spec and old.reason in _UNDER_WAY:
         events.append(_EVENTS.normal(rollout, "StepCompleted", f"Step {evaluation.left} is complete."))

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from magos.api.phases import GRANTABLE, RUNNING, TERMINAL
+from magos.api.phases import GRANTABLE, RUNNING, TERMINAL, WITH_PLAN
 from magos.api.workspace import Workspace
 from magos.reconcilers.revisions import applied_revision
 from magos.reconcilers.rollout.cohorts import Cohorts, label_of
 from magos.reconcilers.rollout.memberstate import MemberState, gated, member_state
 from magos.reconcilers.rollout.promotion import Obstacle
 
-__all__ = ["MOST_NAMES", "failed", "listed", "none_selected", "progressing", "unselected"]
+__all__ = ["MOST_NAMES", "begun", "failed", "listed", "none_selected", "progressing", "unselected"]
 
 MOST_NAMES = 10
 
@@ -19,6 +19,14 @@ def listed(items: Sequence[str]) -> str:
     shown = ", ".join(items[:MOST_NAMES])
     more = len(items) - MOST_NAMES
     return f"{shown} and {more} more" if more > 0 else shown
+
+
+def begun(rollout: str) -> str:
+    """Say what a Rollout begins with: one of the same name may have been there before."""
+    return (
+        f"Rollout {rollout} begins at the first step. From an earlier Rollout of this name it takes over nothing but"
+        " the permission that members carry, and takes that back outside the active step."
+    )
 
 
 def none_selected(cohorts: Cohorts, project: str) -> str:
@@ -67,18 +75,28 @@ def progressing(cohorts: Cohorts, active: int, obstacles: Sequence[Obstacle]) ->
 
 def _obstacle(obstacle: Obstacle) -> str:
     name = obstacle.member.metadata.name
-    if not obstacle.revision:
+    if obstacle.variable_set:
+        old = "; if its plan is older than that, request a reconcile of it" if _planned(obstacle.member) else ""
+        return (
+            f"{name} waits: VariableSet {obstacle.variable_set}, as its run takes it, is not yet applied by"
+            f" {_names(obstacle.behind)}{old}"
+        )
+    if not obstacle.revision and obstacle.behind:
         return (
             f"{name} waits: RefWatcher has not detected its revision yet (is it running?), and"
             f" {_names(obstacle.behind)} must apply it first"
         )
     if not obstacle.behind:
         return (
-            f"{name} waits: the workspace controller has not recorded revision {obstacle.revision} for its run yet"
-            " (is it running?)"
+            f"{name} waits: the workspace controller has not recorded"
+            f" {f'revision {obstacle.revision} for its run' if obstacle.revision else 'its run'} yet (is it running?)"
         )
     behind = [f"{each.metadata.name} ({applied_revision(each) or 'nothing'} applied)" for each in obstacle.behind]
     return f"{name} waits: revision {obstacle.revision} not yet applied by {listed(behind)}"
+
+
+def _planned(member: Workspace) -> bool:
+    return member.status.phase in WITH_PLAN
 
 
 def _names(members: Iterable[Workspace]) -> str:

@@ -13,12 +13,13 @@ from magos.api.conditions import Abnormal, ConditionType, Standing, find, shorte
 from magos.api.phases import RUNNING, TERMINAL, WORKSPACE_TRANSITIONS, Phase, may_follow
 from magos.api.reasons import Reason, reason_in
 from magos.api.timestamps import format_time
-from magos.api.workspace import WORKSPACES, WorkspaceStatus
+from magos.api.workspace import WORKSPACES, ObservedVariables, WorkspaceStatus
 from magos.errors import InvariantViolation
 from magos.reconcilers.workspace.inputs.annotated import read_annotations
 from magos.reconcilers.workspace.inputs.probes import input_probes, live_probes, start_probes
 from magos.reconcilers.workspace.inputs.schedule import schedule_of
 from magos.reconcilers.workspace.inputs.specification import same_specification
+from magos.reconcilers.workspace.inputs.variables import Composition
 from magos.reconcilers.workspace.observation import Observation
 from magos.runtime.decision import Decision, Effect, Event, EventType, Outcome, Query, StatusPatch
 
@@ -142,6 +143,7 @@ def _summarise(
         status,
         reason=str(reason),
         observed_generation=generation,
+        observed_variables=_observed_variables(seen, status),
         next_reconcile_time=format_time(next_tick) if ticking else status.next_reconcile_time,
         observed_reconcile_interval=interval if ticking else status.observed_reconcile_interval,
         conditions=standing_conditions(
@@ -155,6 +157,20 @@ def _summarise(
     if summary == seen.subject.status:
         return summary
     return replace(summary, last_reconcile_time=format_time(seen.now))
+
+
+def _observed_variables(seen: Observation, status: WorkspaceStatus) -> ObservedVariables | None:
+    """What is applied, and the sets as they are now if they give exactly that.
+
+    So a change that does not concern this Workspace counts as applied here, and no later step waits for it.
+    """
+    known, run = status.observed_variables, status.current_run
+    if known is None and status.phase is Phase.APPLIED and run is not None:  # of a version that did not tell
+        known = ObservedVariables(fingerprint=run.variables_fingerprint)
+    inputs = seen.inputs
+    if known is None or seen.project is None or not isinstance(inputs, Composition):
+        return status.observed_variables
+    return replace(known, sets=inputs.sets) if inputs.fingerprint == known.fingerprint else status.observed_variables
 
 
 def _generation(seen: Observation, status: WorkspaceStatus) -> int:

@@ -17,11 +17,12 @@ from magos.api.annotations import (
 from magos.api.names import source_key
 from magos.api.phases import Phase
 from magos.api.rollout import Rollout
+from magos.api.samesource import same_source
 from magos.api.selectors import compile_selector
 from magos.api.triggers import Trigger
 from magos.api.workspace import Workspace
 from magos.ids import is_git_sha
-from tests.sim.history.records import Owner, Record, WorkspaceWritten
+from tests.sim.history.records import JobCreated, Owner, Record, WorkspaceWritten
 from tests.sim.history.state import Snapshot, State, owner_of
 
 __all__ = ["check_orchestration", "pending_revision"]
@@ -32,6 +33,8 @@ _FAILED = (Phase.FAILED, Phase.VALIDATION_FAILED)
 
 def check_orchestration(record: Record, state: State) -> Found:
     """Yield (invariant, what is wrong) for a grant that is about to become true."""
+    if isinstance(record, JobCreated):
+        yield from _started(record, state)
     if not isinstance(record, WorkspaceWritten) or not _is_grant(record):
         return
     owner, member = owner_of(record), record.old
@@ -48,6 +51,15 @@ def check_orchestration(record: Record, state: State) -> Found:
         yield "I7", f"Rollout {key} grants {owner}: {reasons[-1]}"
 
 
+def _started(record: JobCreated, state: State) -> Found:
+    """A run takes the sets that a Rollout has let through, or what it gave is no permission for it."""
+    judged, member = state.granted.get(record.workspace), state.workspaces.get(record.workspace)
+    if judged is None or member is None or judged[0] != record.run_id:
+        return
+    if _sets(member) != judged[1]:
+        yield "I7", f"run {record.run_id} of {record.workspace} takes {_sets(member)}, it was granted for {judged[1]}"
+
+
 def pending_revision(member: Workspace) -> str:
     """Return the commit the next or unfinished run will use (spec §6.2.3), empty if unknown."""
     target, status = member.spec.source.target_revision, member.status
@@ -61,6 +73,26 @@ def pending_revision(member: Workspace) -> str:
     if run is not None and run.revision and run.source_key == key and status.phase is not Phase.APPLIED:
         return run.revision
     return status.observed_revision if status.observed_source == key else ""
+
+
+def _unshared(earlier: list[Workspace], member: Workspace) -> str | None:
+    """A set of the Project is everybody's; an earlier member that never told what it has is taken at its commit."""
+    run = member.status.current_run
+    for used in run.variable_sets if run is not None else ():
+        for each in earlier:
+            observed = each.status.observed_variables
+            if observed is None or not (
+                used.inherited or used.name in {ref.name for ref in each.spec.variable_set_ref}
+            ):
+                continue
+            if used.digest not in {one.digest for one in observed.sets if one.name == used.name}:
+                return f"{each.metadata.name} has not applied VariableSet {used.name} as it would take it"
+    return None
+
+
+def _sets(member: Workspace) -> dict[str, str]:
+    run = member.status.current_run
+    return {each.name: each.digest for each in run.variable_sets} if run is not None else {}
 
 
 def _is_grant(record: WorkspaceWritten) -> bool:
@@ -86,7 +118,12 @@ def _objection(snapshot: Snapshot, rollout: Rollout | None, member: Workspace) -
     for index, cohort in enumerate(cohorts):
         if any(each.metadata.name == member.metadata.name for each in cohort):
             earlier = [each for group in cohorts[:index] for each in group]
-            return _unfinished(earlier) or _failed(cohort, member) or _unpromoted(earlier, member)
+            return (
+                _unfinished(earlier)
+                or _failed(cohort, member)
+                or _unpromoted(earlier, member)
+                or _unshared(earlier, member)
+            )
     return "it is in no step"
 
 
@@ -121,12 +158,12 @@ def _failed(cohort: list[Workspace], member: Workspace) -> str | None:
 
 
 def _unpromoted(earlier: list[Workspace], member: Workspace) -> str | None:
-    source, wanted = member.spec.source, pending_revision(member)
-    key = source_key(source.repo_url, source.target_revision)
+    wanted = pending_revision(member)
     for each in earlier:
-        other = each.spec.source
-        if (other.repo_url, other.target_revision) != (source.repo_url, source.target_revision):
+        source = each.spec.source
+        if not same_source(source, member.spec.source):
             continue
+        key = source_key(source.repo_url, source.target_revision)
         has = each.status.observed_revision if each.status.observed_source == key else ""
         if not wanted or has != wanted:
             return f"{each.metadata.name} has {has or 'nothing'} applied, it would run {wanted or 'an unknown commit'}"

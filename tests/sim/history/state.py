@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from magos.api.annotations import execution_allowed
 from magos.api.names import JobType
 from magos.api.rollout import Rollout
 from magos.api.workspace import Workspace
@@ -66,6 +67,8 @@ class State:
         self.rollouts: dict[Owner, Rollout] = {}
         self.runs: dict[tuple[Owner, str], Run] = {}
         self.working: dict[Half, float] = {}
+        self.granted: dict[Owner, tuple[str, dict[str, str]]] = {}
+        """The run that a Rollout granted last, and the VariableSets that it was to take, with their digests."""
         self.pods: dict[Owner, set[str]] = {}
         self._past: deque[Snapshot] = deque([Snapshot(0.0, {}, {})])
 
@@ -130,6 +133,12 @@ class State:
 
     def _follow(self, record: WorkspaceWritten, new: Workspace) -> None:
         status = new.status
+        before = record.old is not None and execution_allowed(record.old.metadata.annotations)
+        if execution_allowed(new.metadata.annotations) and not before:
+            self.granted.pop(owner_of(record), None)
+            if record.actor == "rollout" and status.current_run is not None:
+                sets = {each.name: each.digest for each in status.current_run.variable_sets}
+                self.granted[owner_of(record)] = (status.current_run_id, sets)
         run = self.run(owner_of(record), status.current_run_id)
         waiting = status.awaiting_approval
         if waiting is not None and waiting.run_id == status.current_run_id and run.gated_at is None:

@@ -1,5 +1,6 @@
 """The Project controller (spec §6.3)."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from magos.api.project import PROJECTS, Project
 from magos.api.reasons import Reason
 from magos.api.rollout import ROLLOUTS, Rollout, RolloutSpec, RolloutStrategy
 from magos.api.status import NameReference
+from magos.api.timestamps import parse_time
 from magos.api.workspace import WORKSPACES
 from magos.runtime.decision import PatchAnnotations
 from tests.unit.reconcilers.cluster import Cluster
@@ -36,6 +38,13 @@ def with_members(*names: str, phase: Phase | None = Phase.PENDING) -> Cluster:
         member = workspace_manifest(name)
         model.put(WORKSPACES, replace(member, status=replace(member.status, phase=phase)))
     return model
+
+
+def pass_the_delay(model: Cluster) -> None:
+    """Let the Project find no Rollout, and the time go by until its members may run."""
+    model.settle(project=True)
+    model.advance(seconds=10)
+    model.settle(project=True)
 
 
 def add_rollout(model: Cluster) -> None:
@@ -66,8 +75,7 @@ def test_members_that_wait_are_granted_not_before_two_seconds(phase: Phase | Non
 )
 def test_members_that_do_not_wait_are_not_touched(phase: Phase) -> None:
     model = with_members("a", phase=phase)
-    model.advance(seconds=10)
-    model.settle(project=True)
+    pass_the_delay(model)
     assert not allowed(model, "a")
 
 
@@ -77,8 +85,7 @@ def test_members_of_others_and_terminating_ones_are_not_touched() -> None:
     model.put(WORKSPACES, other)
     going = model.get(WORKSPACES, "b")
     model.put(WORKSPACES, replace(going, metadata=replace(going.metadata, deletion_timestamp="2026-01-01T00:00:00Z")))
-    model.advance(seconds=10)
-    model.settle(project=True)
+    pass_the_delay(model)
     assert [allowed(model, name) for name in "abc"] == [True, False, False]
     assert project(model).status.members == 1
 
@@ -92,12 +99,59 @@ def test_a_rollout_of_the_name_means_hands_off() -> None:
     assert [allowed(model, name) for name in "ab"] == [False, True]
     assert project(model).status.reason == Reason.MANAGED_BY_ROLLOUT
     model.remove(ROLLOUTS, "platform")
+    pass_the_delay(model)
+    assert allowed(model, "a")
+
+
+def test_a_rollout_that_is_gone_for_less_than_five_seconds_leaves_no_gap() -> None:
+    model = with_members("a")
+    add_rollout(model)
+    model.advance(seconds=10)
+    model.settle(project=True)
+    for _ in range(3):  # as long as it takes: every return begins the wait anew
+        model.remove(ROLLOUTS, "platform")
+        model.settle(project=True)
+        until = project(model).status.parallel_from
+        assert until is not None
+        assert f"members may run in parallel from {until} on" in project(model).status.message
+        assert model.decide_project().requeue_at == parse_time(until) >= model.now + timedelta(seconds=5)
+        model.advance(seconds=5)
+        model.settle(project=True)  # nothing is remembered but what is stored
+        assert project(model).status.parallel_from == until
+        assert not allowed(model, "a")
+        add_rollout(model)
+        model.settle(project=True)
+        assert (project(model).status.reason, project(model).status.parallel_from) == (Reason.MANAGED_BY_ROLLOUT, None)
+
+
+@pytest.mark.parametrize("stored", ["2999-01-01T00:00:00Z", "soon", "2026-01-01", ""])
+def test_no_clock_and_no_hand_makes_the_wait_longer_than_it_is_from_now(stored: str) -> None:
+    model = with_members("a")
+    model.settle(project=True)
+    found = project(model)
+    model.put(PROJECTS, replace(found, status=replace(found.status, parallel_from=stored)))
+    model.settle(project=True)
+    assert not allowed(model, "a")
+    model.advance(seconds=7)
+    model.settle(project=True)
+    assert allowed(model, "a")
+
+
+def test_a_project_that_had_its_wait_waits_no_more() -> None:
+    model = with_members()
+    pass_the_delay(model)
+    model.put(WORKSPACES, workspace_manifest("a"))
+    model.advance(seconds=1)
+    model.settle(project=True)
+    assert not allowed(model, "a")
+    model.advance(seconds=2)
     model.settle(project=True)
     assert allowed(model, "a")
 
 
 def test_a_rollout_that_only_the_server_knows_means_hands_off_too() -> None:
     model = with_members("a")
+    model.settle(project=True)
     model.advance(seconds=10)
     model.sync()
     model.lagging.add(ROLLOUTS.resource)
@@ -109,6 +163,7 @@ def test_a_rollout_that_only_the_server_knows_means_hands_off_too() -> None:
 
 def test_a_member_that_changed_since_it_was_judged_is_not_granted() -> None:
     model = with_members("a")
+    model.settle(project=True)
     model.advance(seconds=10)
     model.step(project=True)
     model.annotate("a", execution_allowed=None)
@@ -119,9 +174,8 @@ def test_a_member_that_changed_since_it_was_judged_is_not_granted() -> None:
 
 def test_a_refused_grant_is_told_and_does_not_loop() -> None:
     model = with_members("a", "b")
-    model.advance(seconds=10)
     model.refusals.append((PatchAnnotations, WORKSPACES.resource, 403, "Forbidden", "webhook says no"))
-    model.settle(project=True)
+    pass_the_delay(model)
     status = project(model).status
     assert (status.phase, status.reason) == (Phase.FAILED, Reason.RECONCILE_ERROR)
     assert "webhook says no" in status.message
@@ -166,8 +220,7 @@ def test_deletion_takes_permission_back_unless_a_rollout_manages_it(managed: boo
 
 def test_the_fixpoint_decides_nothing() -> None:
     model = with_members("a")
-    model.advance(seconds=10)
-    model.settle(project=True)
+    pass_the_delay(model)
     for _ in range(2):
         decision: Any = model.decide_project()
         assert (decision.status, decision.effects, decision.events, decision.queries) == (None, (), (), ())

@@ -12,6 +12,7 @@ from magos.api.phases import Phase
 from magos.api.project import PROJECTS, Project
 from magos.api.reasons import Reason
 from magos.api.rollout import ROLLOUTS
+from magos.api.timestamps import format_time
 from magos.api.variableset import VARIABLESETS
 from magos.api.workspace import WORKSPACES, Workspace
 from magos.apps.workspace import _by_workspace
@@ -95,7 +96,11 @@ def reason_and_message(decision: Decision) -> tuple[str, str]:
 
 @pytest.mark.parametrize("odd", [{WORKSPACES.resource: bad("db")}, {ROLLOUTS.resource: bad("platform")}])
 def test_a_project_grants_nothing_beside_a_member_or_a_rollout_that_cannot_be_read(odd: dict[str, Undecodable]) -> None:
-    items = {PROJECTS.resource: (PLATFORM,), WORKSPACES.resource: (aged(member("a", phase=Phase.PENDING)),)}
+    status = replace(PLATFORM.status, parallel_from=format_time(START))
+    items = {
+        PROJECTS.resource: (replace(PLATFORM, status=status),),
+        WORKSPACES.resource: (aged(member("a", phase=Phase.PENDING)),),
+    }
     queries = decide_project(items, {}).queries
     assert queries, "without the odd object a grant is on its way"
     answered = {query: QueryAnswer(value=None, at=START) for query in queries}

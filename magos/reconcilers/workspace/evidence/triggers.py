@@ -14,7 +14,7 @@ from magos.reconcilers.revisions import detected_revision, pending_revision
 from magos.reconcilers.workspace.inputs.annotated import read_annotations
 from magos.reconcilers.workspace.inputs.schedule import schedule_of
 from magos.reconcilers.workspace.inputs.specification import same_specification
-from magos.reconcilers.workspace.inputs.variables import variables_changed
+from magos.reconcilers.workspace.inputs.variables import sets_changed, variables_changed
 from magos.reconcilers.workspace.observation import Observation
 
 __all__ = [
@@ -90,7 +90,7 @@ def unconfirmed(seen: Observation, trigger: Trigger) -> bool:
         return False
     if trigger is Trigger.CONFIGURATION:
         return seen.project is not None and same_specification(seen.run.spec_hash, seen.subject, None)
-    return trigger is Trigger.VARIABLES
+    return trigger is Trigger.VARIABLES or (trigger is Trigger.UNKNOWN and _sets_changed(seen))
 
 
 def find_cause(seen: Observation) -> Cause | None:
@@ -118,7 +118,10 @@ def _on_tick(seen: Observation) -> Cause | None:
 
 
 def amendment_cause(seen: Observation) -> Cause | None:
-    """Return why a waiting run is amended, with ``UNKNOWN`` if a revision only fills the gap; None if it is not."""
+    """Return why a waiting run is amended, None if it is not.
+
+    With ``UNKNOWN`` if a revision only fills the gap, or a set has changed in nothing that is taken from it.
+    """
     revision = pending_revision(seen.subject)
     if _configuration_changed(seen):
         return named_cause(Trigger.CONFIGURATION)
@@ -128,7 +131,8 @@ def amendment_cause(seen: Observation) -> Cause | None:
         return named_cause(Trigger.MANUAL)
     if _variables_changed(seen):
         return named_cause(Trigger.VARIABLES)
-    return named_cause(Trigger.UNKNOWN) if revision != seen.run.revision else None
+    fills_in = revision != seen.run.revision or _sets_changed(seen)
+    return named_cause(Trigger.UNKNOWN) if fills_in else None
 
 
 def _configuration_changed(seen: Observation) -> bool:
@@ -159,6 +163,10 @@ def _new_variables(seen: Observation) -> bool:
 
 def _variables_changed(seen: Observation) -> bool:
     return variables_changed(seen.inputs, seen.run.variables_fingerprint, project_known=seen.project is not None)
+
+
+def _sets_changed(seen: Observation) -> bool:
+    return sets_changed(seen.inputs, seen.run.variable_sets, project_known=seen.project is not None)
 
 
 def _requested(seen: Observation) -> bool:

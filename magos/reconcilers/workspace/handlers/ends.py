@@ -17,7 +17,7 @@ from magos.reconcilers.workspace.evidence.podproblems import end_cause
 from magos.reconcilers.workspace.evidence.results import OUTCOME_UNKNOWN, Evidence, result_of_pods
 from magos.reconcilers.workspace.evidence.situations import JobEnded, JobMissing
 from magos.reconcilers.workspace.evidence.triggers import named_cause, unconfirmed
-from magos.reconcilers.workspace.handlers.finish import finish
+from magos.reconcilers.workspace.handlers.finish import finish, observed
 from magos.reconcilers.workspace.handlers.plans import findings, plan_succeeded, rejected
 from magos.reconcilers.workspace.handlers.reset import reset
 from magos.reconcilers.workspace.handlers.saving import gather
@@ -130,8 +130,7 @@ def conclude_apply(seen: Observation, found: JobEnded | JobMissing, evidence: Ev
             Phase.APPLIED,
             Reason.APPLY_SUCCEEDED,
             message,
-            observed_revision=seen.run.revision,
-            observed_source=seen.run.source_key,
+            **observed(seen.run),
         )
     reason, text = _failure(found, JobType.APPLY, evidence)
     uncertain = result is None or result.result is Outcome.SUCCEEDED or result.reason == Reason.INTERRUPTED

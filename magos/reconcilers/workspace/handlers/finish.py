@@ -7,6 +7,7 @@ from magos.api.annotations import RECORD
 from magos.api.likeness import CREDENTIALS_MATTER, credentials_hint
 from magos.api.phases import Phase
 from magos.api.reasons import Reason
+from magos.api.workspace import CurrentRun, ObservedVariables
 from magos.reconcilers.workspace.evidence.leftovers import leftovers
 from magos.reconcilers.workspace.evidence.situations import Leftovers
 from magos.reconcilers.workspace.handlers.reset import remove_annotations
@@ -14,7 +15,7 @@ from magos.reconcilers.workspace.move import Move, normal, to, warning
 from magos.reconcilers.workspace.observation import Observation
 from magos.reconcilers.workspace.pod.record import decode_record
 
-__all__ = ["clean_up", "finish"]
+__all__ = ["clean_up", "finish", "observed"]
 
 _ACTIONS = {"ApplySucceeded": "Apply", "NoChanges": "Plan", "ApplyFailed": "Apply"}
 
@@ -32,6 +33,15 @@ def finish(seen: Observation, phase: Phase, reason: Reason, message: str, **fiel
         effects=remove_annotations(seen, *leftovers(seen.subject, status)),
         events=(event,),
     )
+
+
+def observed(run: CurrentRun) -> dict[str, object]:
+    """Return the fields of status that tell what is applied, once ``run`` is."""
+    return {
+        "observed_revision": run.revision,
+        "observed_source": run.source_key,
+        "observed_variables": ObservedVariables(fingerprint=run.variables_fingerprint, sets=run.variable_sets),
+    }
 
 
 def clean_up(seen: Observation, found: Leftovers) -> Move:

@@ -12,7 +12,7 @@ from magos.api.result import Outcome, Result, ViolationAction
 from magos.api.timestamps import format_time
 from magos.api.workspace import AwaitingApproval, CurrentRun, GateReason, PlanSummary, PolicyViolation
 from magos.ids import RunID
-from magos.reconcilers.workspace.handlers.finish import finish
+from magos.reconcilers.workspace.handlers.finish import finish, observed
 from magos.reconcilers.workspace.handlers.reset import remove_annotations
 from magos.reconcilers.workspace.move import Move, normal, to
 from magos.reconcilers.workspace.observation import Observation
@@ -47,8 +47,7 @@ def plan_succeeded(seen: Observation, result: Result) -> Move:
             Reason.NO_CHANGES,
             f"Run {seen.run_id}: commit {run.revision} needs no changes.",
             current_run=run,
-            observed_revision=run.revision,
-            observed_source=run.source_key,
+            **observed(run),
             **fields,
         )
     audited = bool(result.violations) or result.violations_total > 0

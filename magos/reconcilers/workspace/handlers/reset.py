@@ -13,7 +13,7 @@ from magos.api.names import JobType, job_name
 from magos.api.phases import WITH_PLAN, Phase
 from magos.api.reasons import Reason, reason_in
 from magos.api.triggers import Trigger
-from magos.api.workspace import WORKSPACES, CurrentRun
+from magos.api.workspace import WORKSPACES, CurrentRun, UsedVariableSet
 from magos.ids import RunID, mint_run_id
 from magos.reconcilers.revisions import pending_revision, source_of
 from magos.reconcilers.workspace.evidence.leftovers import deletable_jobs
@@ -90,10 +90,10 @@ def amend(seen: Observation, found: Triggered) -> Move:
     trigger = found.cause.trigger
     if unconfirmed(seen, trigger):
         return ask_inputs(seen)
-    if trigger in (Trigger.CONFIGURATION, Trigger.REVISION) and execution_allowed(seen.subject.metadata.annotations):
+    status, fresh = seen.subject.status, _fresh_run(seen, RunID(seen.run_id))
+    another = trigger in (Trigger.CONFIGURATION, Trigger.REVISION) or _inputs_of(fresh) != _inputs_of(seen.run)
+    if another and execution_allowed(seen.subject.metadata.annotations):
         return _take_permission(seen)
-    status = seen.subject.status
-    fresh = _fresh_run(seen, RunID(seen.run_id))
     run = replace(fresh, request=fresh.request or seen.run.request, principal=fresh.principal or seen.run.principal)
     named = status.current_run_trigger or Trigger.UNKNOWN
     merged = higher(named, trigger)
@@ -110,6 +110,11 @@ def amend(seen: Observation, found: Triggered) -> Move:
             last_attempted_revision="" if forget else status.last_attempted_revision,
         )
     )
+
+
+def _inputs_of(run: CurrentRun) -> tuple[str, tuple[UsedVariableSet, ...]]:
+    """What permission was given for besides commit and spec: a later step gets it after the earlier ones."""
+    return run.variables_fingerprint, run.variable_sets
 
 
 def _take_permission(seen: Observation) -> Move:
@@ -151,6 +156,7 @@ def _fresh_run(seen: Observation, run_id: RunID) -> CurrentRun:
         spec_hash=specification_hash(workspace, seen.project),
         variables_fingerprint=inputs.fingerprint if inputs is not None else seen.run.variables_fingerprint,
         variables=inputs.used if inputs is not None else seen.run.variables,
+        variable_sets=inputs.sets if inputs is not None else seen.run.variable_sets,
         plan_job=job_name(meta.namespace, meta.name, run_id, JobType.PLAN),
         request=request,
         principal=principal_of(seen.settings.vouched(meta.annotations), request),

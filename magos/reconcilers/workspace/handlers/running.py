@@ -118,6 +118,7 @@ def _pinned(seen: Observation, record: JobRecord | None) -> tuple[CurrentRun, Tr
         variables_fingerprint=record.variables_fingerprint,
         # Which variables those were is known only if status tells of the same ones.
         variables=run.variables if record.variables_fingerprint == run.variables_fingerprint else (),
+        variable_sets=run.variable_sets if record.variables_fingerprint == run.variables_fingerprint else (),
     )
     return pinned, Trigger(record.trigger) if record.trigger in set(Trigger) else trigger
 

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from magos.api.kube import EnvVar, EnvVarSource, KeySelector
 from magos.api.phases import Phase
@@ -22,7 +23,7 @@ from magos.api.reasons import ReferenceProblem
 from magos.api.runnerpod import REDACT
 from magos.api.variablelimits import ENTRY_BYTES, PREFIX
 from magos.api.variableset import VARIABLESETS, SourceKind, ValueSourceKey, Variable, VariableSet, reference_of
-from magos.api.workspace import UsedVariable, Workspace
+from magos.api.workspace import UsedVariable, UsedVariableSet, Workspace
 from magos.ids import digest_of, short_hash
 from magos.reconcilers.workspace.inputs.layers import Awaiting, Layer, Problem, Unresolved
 
@@ -33,6 +34,7 @@ __all__ = [
     "compose",
     "layers_of",
     "plan_environment",
+    "sets_changed",
     "variables_changed",
 ]
 
@@ -54,7 +56,8 @@ class Composition(Struct, frozen=True, kw_only=True):
     """The inputs of a run.
 
     ``environment`` has one ``TF_VAR_`` entry a variable, ``redact`` the names of those that come from Secrets, ``used``
-    what status and history say of each: its name, where it comes from, and the version of that.
+    what status and history say of each: its name, where it comes from, and the version of that. ``sets`` are all sets
+    that were looked into, also those of which nothing was taken.
     """
 
     variables: tuple[Variable, ...] = ()
@@ -62,6 +65,7 @@ class Composition(Struct, frozen=True, kw_only=True):
     redact: tuple[str, ...] = ()
     fingerprint: str = ""
     used: tuple[UsedVariable, ...] = ()
+    sets: tuple[UsedVariableSet, ...] = ()
 
 
 Outcome: TypeAlias = Composition | Unresolved | Awaiting
@@ -87,7 +91,7 @@ def compose(project_sets: Sequence[Layer], workspace_sets: Sequence[Layer]) -> O
     lagging = tuple(layer.name for layer in layers if layer.found is not None and not _validated(layer.found))
     if lagging:
         return Awaiting(sets=lagging)
-    composition = _composition(_effective(project_sets, workspace_sets))
+    composition = replace(_composition(_effective(project_sets, workspace_sets)), sets=_used_sets(layers, project_sets))
     oversize = _oversize(composition)
     return Unresolved(problems=(oversize,)) if oversize is not None else composition
 
@@ -98,6 +102,11 @@ def variables_changed(outcome: Outcome, stored: str, *, project_known: bool) -> 
     Inputs that are incomplete are no change, and neither is a Project that is merely missing: its sets are unknown.
     """
     return project_known and isinstance(outcome, Composition) and outcome.fingerprint != stored
+
+
+def sets_changed(outcome: Outcome, stored: Iterable[UsedVariableSet], *, project_known: bool) -> bool:
+    """Tell whether the sets differ from ``stored``, also where the variables that are taken from them do not."""
+    return project_known and isinstance(outcome, Composition) and outcome.sets != tuple(stored)
 
 
 def plan_environment(composition: Composition) -> tuple[EnvVar, ...]:
@@ -146,6 +155,15 @@ def _composition(effective: Sequence[_Effective]) -> Composition:
         redact=tuple(PREFIX + each.variable.name for each in effective if _is_secret(each.variable)),
         fingerprint=_fingerprint(effective),
         used=tuple(map(_used, effective)),
+    )
+
+
+def _used_sets(layers: Sequence[Layer], inherited: Sequence[Layer]) -> tuple[UsedVariableSet, ...]:
+    """Return each set by name; its digest is the fingerprint that it would give alone, equal for all who use it."""
+    shared = {layer.name for layer in inherited}
+    return tuple(
+        UsedVariableSet(name=layer.name, digest=_fingerprint(_effective((layer,), ())), inherited=layer.name in shared)
+        for layer in sorted(layers, key=lambda one: one.name)
     )
 
 

@@ -40,7 +40,9 @@ def test_only_the_first_step_is_granted_while_nothing_has_run() -> None:
     assert standing(fleet) == (Phase.RECONCILING, Reason.LEVEL_PROGRESSING, 0)
     assert "[dev]" in fleet.rollout.status.message
     assert condition(fleet.rollout, "Ready") == ("Unknown", fleet.rollout.status.message)
-    assert reasons(fleet.events) == ["Granted"]
+    assert reasons(fleet.events) == ["RolloutBegun", "Granted"]
+    begun = fleet.events[0].note
+    assert "From an earlier Rollout of this name it takes over nothing but the permission that members carry" in begun
 
 
 def test_a_commit_walks_from_step_to_step() -> None:
@@ -65,7 +67,7 @@ def test_no_steps_means_ready_and_nobody_may_run() -> None:
     fleet.settle()
     assert standing(fleet) == (Phase.READY, Reason.NO_STEPS, 0)
     assert fleet.allowed == set()
-    assert reasons(fleet.events) == ["UnselectedWorkspaces", "Revoked"]
+    assert reasons(fleet.events) == ["RolloutBegun", "UnselectedWorkspaces", "Revoked"]
 
 
 def test_a_step_that_selects_nobody_halts_everything_and_all_such_steps_are_named() -> None:
@@ -435,6 +437,8 @@ def test_a_new_rollout_takes_unused_permission_from_later_steps_and_its_end_give
     assert len(_allowed(cluster)) == 1
     cluster.remove(ROLLOUTS, PROJECT)
     cluster.settle(project=True)
+    cluster.advance(seconds=10)
+    cluster.settle(project=True)
     assert _allowed(cluster) == {"d", "s", "p"}
 
 
@@ -443,14 +447,16 @@ def test_a_project_with_many_members_asks_again_for_a_rollout_after_a_handful_of
     cluster.put(PROJECTS, Project(metadata=replace(rollout().metadata)))
     for number in range(50):
         cluster.put(WORKSPACES, member(f"m{number:02}", "dev", Phase.PENDING))
+    cluster.settle(project=True)
     cluster.advance(seconds=10)
-    cluster.step(project=True)  # the finalizer
     cluster.step(project=True)
     assert len(_allowed(cluster)) == 20
     cluster.put(ROLLOUTS, rollout("dev"))
     cluster.settle(project=True)
     assert len(_allowed(cluster)) == 20
     cluster.remove(ROLLOUTS, PROJECT)
+    cluster.settle(project=True)
+    cluster.advance(seconds=10)
     cluster.settle(project=True)
     assert len(_allowed(cluster)) == 50
 

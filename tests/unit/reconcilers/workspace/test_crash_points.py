@@ -63,6 +63,7 @@ class Dying(Cluster):
 
 
 def orchestrate(model: Cluster) -> None:
+    model.settle(project=True)  # which finds no Rollout
     model.advance(seconds=5)
     before = -1
     while before != model.versions:

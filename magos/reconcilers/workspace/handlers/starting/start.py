@@ -91,7 +91,11 @@ def _judge(seen: Observation) -> Move | Refused | Blocker:
 def _launch(seen: Observation, claim: tuple[Effect, ...], policies: SelectedPolicies | None) -> Move:
     """The inputs go to status in the write before the Job that gets them."""
     inputs = seen.inputs if isinstance(seen.inputs, Composition) else Composition()
-    run = replace(seen.run, variables_fingerprint=inputs.fingerprint, variables=inputs.used)
+    run = replace(seen.run, variables_fingerprint=inputs.fingerprint, variables=inputs.used, variable_sets=inputs.sets)
+    if run.variable_sets != seen.run.variable_sets:  # not amended, because there is no Project that would tell of sets
+        return Move(
+            status=replace(seen.subject.status, current_run=run), effects=remove_annotations(seen, EXECUTION_ALLOWED)
+        )
     return Move(
         status=replace(seen.subject.status, current_run=run) if run != seen.run else None,
         effects=(*claim, *store_policies(seen, policies), create_plan(seen, run, inputs, policies)),
