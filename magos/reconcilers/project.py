@@ -17,7 +17,6 @@ from magos.api.phases import Phase
 from magos.api.project import PROJECTS, Project
 from magos.api.reasons import Reason
 from magos.api.rollout import ROLLOUTS
-from magos.api.timestamps import parse_time
 from magos.api.workspace import WORKSPACES, Workspace
 from magos.reconcilers.events import EventBuilder
 from magos.reconcilers.members import (
@@ -34,6 +33,7 @@ from magos.reconcilers.members import (
 )
 from magos.reconcilers.rejections import RETRY_DELAY, rejection_text, retry_time
 from magos.reconcilers.statuses import StatusBuilder
+from magos.reconcilers.storedtimes import due_at
 from magos.runtime.decision import (
     UNREADABLE,
     AddFinalizer,
@@ -139,15 +139,15 @@ def reconcile(seen: Observation) -> Decision:
 def _orchestrate(seen: Observation, project: Project) -> Decision:
     """DefaultParallel: grant every member that waits and is old enough."""
     old = project.status
-    retry = retry_time(old.last_reconcile_time, rejected=old.reason == Reason.RECONCILE_ERROR)
+    retry = retry_time(old.last_reconcile_time, seen.now, rejected=old.reason == Reason.RECONCILE_ERROR)
     if seen.rollout_live is None and seen.now < retry:
         status = _status(seen, project, Phase.FAILED, Reason.RECONCILE_ERROR, old.message)
         return Decision(status=status, requeue_at=retry, outcome=Outcome.WAITING)
     message = f"All members may run in parallel, because there is no Rollout {project.metadata.name}."
     status = _status(seen, project, Phase.READY, Reason.DEFAULT_PARALLEL, message)
     waiting = [member for member in seen.members if wants_grant(member)]
-    eligible = [member for member in waiting if _eligible_at(project, member) <= seen.now]
-    later = [_eligible_at(project, member) for member in waiting if member not in eligible]
+    eligible = [member for member in waiting if _eligible_at(project, member, seen.now) <= seen.now]
+    later = [_eligible_at(project, member, seen.now) for member in waiting if member not in eligible]
     again = min(later, default=None)
     if seen.stale:
         return Decision(status=status, requeue_at=seen.now + _STALE_DELAY, outcome=Outcome.WAITING)
@@ -220,13 +220,6 @@ def _status(seen: Observation, project: Project, phase: Phase, reason: Reason, m
     return _STATUS.patch(project, standing, seen.now, members=len(seen.members))
 
 
-def _eligible_at(project: Project, member: Workspace) -> datetime:
-    """Return when both have existed long enough; a creation time that cannot be read counts as long ago."""
-    return max(_created(each.metadata.creation_timestamp) for each in (project, member)) + GRANT_DELAY
-
-
-def _created(text: str | None) -> datetime:
-    try:
-        return parse_time(text or "")
-    except ValueError:
-        return parse_time("1970-01-01T00:00:00Z")
+def _eligible_at(project: Project, member: Workspace, now: datetime) -> datetime:
+    """Return when both have existed long enough."""
+    return max(due_at(each.metadata.creation_timestamp, GRANT_DELAY, now) for each in (project, member))

@@ -59,6 +59,7 @@ _CHILDREN = ("tests/unit/git/test_git_children.py",)
 _OUTBOUND = ("tests/unit/outbound/test_outbound_connections.py",)
 _PARSERS = ("tests/unit/git/test_git_parsers.py",)
 _PEERS = ("tests/unit/outbound/test_outbound_peers.py",)
+_STORED_TIMES = ("tests/unit/reconcilers/test_stored_times.py",)
 _DOWNLOADS = ("tests/unit/toolchain/test_toolchain_downloads.py",)
 
 
@@ -74,6 +75,34 @@ class Mutation:
 
 
 MUTATIONS = (
+    Mutation(
+        "stored times: any future is believed",
+        "magos/reconcilers",
+        "return begun + interval if believed(begun, now) else now",
+        "return begun + interval",
+        _STORED_TIMES,
+    ),
+    Mutation(
+        "stored times: a tick in the future mutes the schedule",
+        "magos/reconcilers",
+        "if step != interval or not believed(stored, now, interval):",
+        "if step != interval:",
+        _STORED_TIMES,
+    ),
+    Mutation(
+        "stored times: a start from the future has no age",
+        "magos/reconcilers",
+        "mark=(_mark(job, seen.now),) if begun is None else (),",
+        "mark=(),",
+        _STORED_TIMES,
+    ),
+    Mutation(
+        "stored times: a refused mark ends the run",
+        "magos/reconcilers",
+        "effect.kind == JOBS and RESULT in effect.annotations:",
+        "effect.kind == JOBS:",
+        _STORED_TIMES,
+    ),
     Mutation(
         "permission: anything but absence allows",
         "magos/api",

@@ -1,19 +1,23 @@
 """How far a Job of the Workspace is: whether a container of it has started, whether it has ended, who needs it.
 
 A start may take ``MAGOS_JOB_START_TIMEOUT`` (spec §6.2.9). After that it is given up, whoever waits for it: the run, or
-the deletion of the Workspace.
+the deletion of the Workspace. It counts from the Job's creation. Where that cannot be believed, as the clock was set
+back, it counts from a mark on the Job that says when it was seen; so it ends whatever the clocks do.
 """
 
 from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from magos.api.kube import Job, Pod
+from magos.api.annotations import SEEN_AT
+from magos.api.kube import JOBS, Job, Pod
 from magos.api.names import JobType
 from magos.api.phases import WITH_PLAN, Phase
-from magos.api.timestamps import parse_time
+from magos.api.timestamps import format_time
 from magos.durations import format_duration
+from magos.reconcilers.storedtimes import believed, read_time
 from magos.reconcilers.workspace.observation import Observation
+from magos.runtime.decision import Effect, PatchAnnotations
 
 __all__ = ["Unstarted", "abandoned_jobs", "has_ended", "pod_started", "running_type", "unstarted"]
 
@@ -35,6 +39,9 @@ class Unstarted(Struct, frozen=True, kw_only=True):
     again_at: datetime | None
     given_up: str
     """The beginning of what is said when the start is given up."""
+
+    mark: tuple[Effect, ...] = ()
+    """The write that says on the Job when it was seen, where nothing that is believed says when the start began."""
 
 
 def running_type(seen: Observation) -> JobType:
@@ -68,7 +75,8 @@ def abandoned_jobs(seen: Observation) -> tuple[Job, ...]:
 
 def unstarted(seen: Observation, job: Job) -> Unstarted:
     """Return how far the start of ``job`` is; its age counts from its creation, never from the future."""
-    created, limit = _created(job, seen.now), seen.settings.start_timeout
+    begun, limit = _begun(job, seen.now), seen.settings.start_timeout
+    created = seen.now if begun is None else min(begun, seen.now)
     age, patience = seen.now - created, min(_PATIENCE, limit)
     waited = format_duration(timedelta(seconds=int(age.total_seconds())))
     early, expired = age < patience, age >= limit
@@ -78,12 +86,17 @@ def unstarted(seen: Observation, job: Job) -> Unstarted:
         expired=expired,
         again_at=None if expired else again,
         given_up=f"No container of Job {job.metadata.name} started within {waited}.",
+        mark=(_mark(job, seen.now),) if begun is None else (),
     )
 
 
-def _created(job: Job, now: datetime) -> datetime:
-    """The server's time of creation; never in the future, whatever the clocks say."""
-    try:
-        return min(parse_time(job.metadata.creation_timestamp or ""), now)
-    except ValueError:
-        return now
+def _mark(job: Job, now: datetime) -> Effect:
+    meta, seen = job.metadata, {SEEN_AT: format_time(now)}
+    return PatchAnnotations(kind=JOBS, namespace=meta.namespace, name=meta.name, uid=meta.uid, annotations=seen)
+
+
+def _begun(job: Job, now: datetime) -> datetime | None:
+    """The mark, else the server's time of creation; None if neither can be believed."""
+    meta = job.metadata
+    times = map(read_time, (meta.annotations.get(SEEN_AT), meta.creation_timestamp))
+    return next((each for each in times if each is not None and believed(each, now)), None)
