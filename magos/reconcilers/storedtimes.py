@@ -6,14 +6,17 @@ No such time may put anything off for longer than the interval that it begins, p
 1. What is put off from a stored time on (``due_at``) is due at once where the time lies further ahead than that.
 2. A tick of a schedule that lies further ahead is no tick; its schedule keeps the anchor (``inputs/schedule.py``).
 3. An age that begins in the future is zero, and it begins anew at a time that is written down once
-   (``evidence/progress.py``).
+   (``begun_at``, ``mark_seen``).
 """
 
 from datetime import UTC, datetime, timedelta
 
-from magos.api.timestamps import parse_time
+from magos.api.annotations import SEEN_AT
+from magos.api.kube import JOBS, Job
+from magos.api.timestamps import format_time, parse_time
+from magos.runtime.decision import Effect, PatchAnnotations
 
-__all__ = ["SKEW", "believed", "due_at", "read_time"]
+__all__ = ["SKEW", "begun_at", "believed", "due_at", "mark_seen", "read_time"]
 
 SKEW = timedelta(minutes=1)
 """By so much the clocks of replicas, API server and whoever else writes times may differ unnoticed."""
@@ -44,3 +47,16 @@ def read_time(stored: str | None) -> datetime | None:
         return parse_time(stored or "")
     except ValueError:
         return None
+
+
+def begun_at(job: Job, now: datetime) -> datetime | None:
+    """Return when the age of a Job begins: at its mark, else at its creation; None if neither can be believed."""
+    meta = job.metadata
+    times = map(read_time, (meta.annotations.get(SEEN_AT), meta.creation_timestamp))
+    return next((each for each in times if each is not None and believed(each, now)), None)
+
+
+def mark_seen(job: Job, now: datetime) -> Effect:
+    """Return the write that says on the Job when it was seen."""
+    meta, seen = job.metadata, {SEEN_AT: format_time(now)}
+    return PatchAnnotations(kind=JOBS, namespace=meta.namespace, name=meta.name, uid=meta.uid, annotations=seen)

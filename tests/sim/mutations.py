@@ -92,7 +92,7 @@ MUTATIONS = (
     Mutation(
         "stored times: a start from the future has no age",
         "magos/reconcilers",
-        "mark=(_mark(job, seen.now),) if begun is None else (),",
+        "mark=(mark_seen(job, seen.now),) if begun is None else (),",
         "mark=(),",
         _STORED_TIMES,
     ),

@@ -9,15 +9,13 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from magos.api.annotations import SEEN_AT
-from magos.api.kube import JOBS, Job, Pod
+from magos.api.kube import Job, Pod
 from magos.api.names import JobType
 from magos.api.phases import WITH_PLAN, Phase
-from magos.api.timestamps import format_time
 from magos.durations import format_duration
-from magos.reconcilers.storedtimes import believed, read_time
+from magos.reconcilers.storedtimes import begun_at, mark_seen
 from magos.reconcilers.workspace.observation import Observation
-from magos.runtime.decision import Effect, PatchAnnotations
+from magos.runtime.decision import Effect
 
 __all__ = ["Unstarted", "abandoned_jobs", "has_ended", "pod_started", "running_type", "unstarted"]
 
@@ -75,7 +73,7 @@ def abandoned_jobs(seen: Observation) -> tuple[Job, ...]:
 
 def unstarted(seen: Observation, job: Job) -> Unstarted:
     """Return how far the start of ``job`` is; its age counts from its creation, never from the future."""
-    begun, limit = _begun(job, seen.now), seen.settings.start_timeout
+    begun, limit = begun_at(job, seen.now), seen.settings.start_timeout
     created = seen.now if begun is None else min(begun, seen.now)
     age, patience = seen.now - created, min(_PATIENCE, limit)
     waited = format_duration(timedelta(seconds=int(age.total_seconds())))
@@ -86,17 +84,5 @@ def unstarted(seen: Observation, job: Job) -> Unstarted:
         expired=expired,
         again_at=None if expired else again,
         given_up=f"No container of Job {job.metadata.name} started within {waited}.",
-        mark=(_mark(job, seen.now),) if begun is None else (),
+        mark=(mark_seen(job, seen.now),) if begun is None else (),
     )
-
-
-def _mark(job: Job, now: datetime) -> Effect:
-    meta, seen = job.metadata, {SEEN_AT: format_time(now)}
-    return PatchAnnotations(kind=JOBS, namespace=meta.namespace, name=meta.name, uid=meta.uid, annotations=seen)
-
-
-def _begun(job: Job, now: datetime) -> datetime | None:
-    """The mark, else the server's time of creation; None if neither can be believed."""
-    meta = job.metadata
-    times = map(read_time, (meta.annotations.get(SEEN_AT), meta.creation_timestamp))
-    return next((each for each in times if each is not None and believed(each, now)), None)
