@@ -13,10 +13,9 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from magos.api.timestamps import parse_time
 from magos.api.workspace import Workspace
 from magos.durations import parse_duration
-from magos.reconcilers.storedtimes import believed
+from magos.reconcilers.storedtimes import believed, read_time
 from magos.reconcilers.workspace.inputs.annotated import read_annotations
 
 __all__ = ["Schedule", "advance", "schedule_of"]
@@ -34,8 +33,8 @@ def schedule_of(workspace: Workspace, now: datetime) -> Schedule:
     status = workspace.status
     asked = read_annotations(workspace.metadata.annotations)
     former = status.observed_reconcile_interval
+    stored = read_time(status.next_reconcile_time)
     try:
-        stored = parse_time(status.next_reconcile_time) if status.next_reconcile_time else None
         if former in ("", asked.printed):  # nearly always: then there is nothing to convert
             return advance(now, asked.interval, stored, None)
         return advance(now, asked.interval, stored, parse_duration(former))
