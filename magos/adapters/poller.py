@@ -16,7 +16,7 @@ import structlog
 
 from magos.api.reasons import Reason
 from magos.api.workspace import Workspace
-from magos.reconcilers.refwatcher.machine import Failure, Observation, PollAnswer, PollResult, compare, reconcile
+from magos.reconcilers.refwatcher.machine import Failure, Observation, PollResult, compare, reconcile, told_reason
 from magos.reconcilers.refwatcher.schedule import Listing, Poll, PollLimits, PollScheduler
 from magos.reconcilers.refwatcher.watch import Watch
 from magos.runtime.client.errors import ApiError
@@ -86,13 +86,21 @@ class Poller:
             self.schedule.drop(key)
             self._changed.set()
 
-    def answer(self, key: Key) -> PollAnswer | None:
-        """Return the answer for a Workspace that no pass has dealt with yet."""
-        return self.schedule.answer(key)
-
-    def settle(self, key: Key) -> None:
-        """Forget the answer for a Workspace: a pass has dealt with it."""
-        self.schedule.done(key)
+    def judge(self, key: Key, workspace: Workspace, at: datetime) -> Decision:
+        """Return what the last poll means for a Workspace; once nothing is left to do, it is dealt with."""
+        watch, now = self.schedule.watch(key), self._clock.monotonic()
+        seen = Observation(
+            now=at,
+            workspace=workspace,
+            polled=watch is not None,
+            answer=self.schedule.answer(key),
+            similar=watch.access.similar if watch is not None else (),
+            told=self.schedule.told(key, now),
+        )
+        decision = reconcile(seen)
+        if seen.answer is not None and nothing_to_do(decision):
+            self.schedule.done(key, told_reason(seen), now)
+        return decision
 
     async def run(self) -> None:
         """Poll for ever."""
@@ -140,14 +148,11 @@ class Poller:
         return Listing()
 
     def _hand_over(self, key: Key, at: datetime) -> None:
-        answer, watch, workspace = self.schedule.answer(key), self.schedule.watch(key), self._find(*key)
-        if answer is None or watch is None or workspace is None:
+        answer, workspace = self.schedule.answer(key), self._find(*key)
+        if answer is None or workspace is None:
             return
         self.observer.judged(key, compare(workspace, answer))
-        seen = Observation(now=at, workspace=workspace, answer=answer, similar=watch.access.similar)
-        if nothing_to_do(reconcile(seen)):
-            self.schedule.done(key)
-        else:
+        if not nothing_to_do(self.judge(key, workspace, at)):
             self._wake_up.wake(key)
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "RECORD",
     "REQUESTED_BY",
     "RESULT",
+    "SEEN_AT",
     "TF_LOG_LEVEL",
     "TRUE",
     "TerraformLogLevel",
@@ -77,6 +78,9 @@ RECORD = "magosproject.io/record"
 
 RESULT = "magosproject.io/result"
 """On Jobs, set when the Job ended: the runner's result as JSON."""
+
+SEEN_AT = "magosproject.io/seen-at"
+"""On Jobs whose creation time lies in the future or cannot be read: when the Job was seen, which counts instead."""
 
 CLAIMS = "rbac.magosproject.io/claims"
 """On ServiceAccounts: JSON object of an identity provider's claim names to lists of values."""

@@ -17,4 +17,7 @@ def parse_time(text: str) -> datetime:
     when = datetime.fromisoformat(text)
     if when.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone: RFC 3339 wants Z or an offset")
-    return when.astimezone(UTC)
+    try:
+        return when.astimezone(UTC)
+    except OverflowError:
+        raise ValueError(f"{text!r} lies outside the years 1 to 9999 in UTC") from None

@@ -358,7 +358,8 @@ class WorkspaceStatus(CommonStatus, frozen=True, kw_only=True):
     """Commit of the last run that was started, however it ended. Absent after repoURL or targetRevision has changed."""
 
     next_reconcile_time: str | None = None
-    """Time (UTC) of the next scheduled run, which looks for drift."""
+    """Time (UTC) of the next scheduled run, which looks for drift. A time in the past was skipped, because a run is
+    unfinished or its start is refused. The next one is written when that ends."""
 
     observed_reconcile_interval: str = ""
     """Interval such as 3m0s that nextReconcileTime was computed with. The annotation

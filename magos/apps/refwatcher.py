@@ -15,7 +15,7 @@ from msgspec import Struct
 from magos.adapters.gitlister import GitLister, host_of
 from magos.adapters.gitsettings import allowed_schemes, peers
 from magos.adapters.metrics.polls import PollMetrics
-from magos.adapters.poller import Lister, Poller, nothing_to_do
+from magos.adapters.poller import Lister, Poller
 from magos.adapters.repositoryaccess import AccessReader
 from magos.api.kube import SECRET_METADATA, SecretMetadata
 from magos.api.repositorysecret import SELECTOR
@@ -24,7 +24,6 @@ from magos.api.workspace import WORKSPACES, Workspace
 from magos.apps.controllers import Build, run_program_with_flags
 from magos.durations import parse_duration
 from magos.outbound.peers import Peers
-from magos.reconcilers.refwatcher.machine import Observation, reconcile
 from magos.reconcilers.refwatcher.schedule import PollLimits
 from magos.reconcilers.refwatcher.watch import DEFAULT_POLL_INTERVAL, RepositoryAccess, WatchSettings, observe
 from magos.runtime.cache.informer import Change, Informer
@@ -129,14 +128,7 @@ def _reconciler(poller: Poller, settings: WatchSettings) -> Reconciler:
             poller.track(key, subject.watch)
         if subject.workspace is None:
             return Decision(outcome=Outcome.GONE)
-        answer, watch = poller.answer(key), subject.watch
-        similar = watch.access.similar if watch is not None else ()
-        decision = reconcile(
-            Observation(now=now, workspace=subject.workspace, polled=watch is not None, answer=answer, similar=similar)
-        )
-        if answer is not None and nothing_to_do(decision):
-            poller.settle(key)
-        return decision
+        return poller.judge(key, subject.workspace, now)
 
     return decide
 

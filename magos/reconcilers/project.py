@@ -10,7 +10,7 @@
    can make it longer than it is from now.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from msgspec import Struct
 
@@ -37,6 +37,7 @@ from magos.reconcilers.members import (
 )
 from magos.reconcilers.rejections import RETRY_DELAY, rejection_text, retry_time
 from magos.reconcilers.statuses import StatusBuilder
+from magos.reconcilers.storedtimes import due_at, read_time
 from magos.runtime.decision import (
     UNREADABLE,
     AddFinalizer,
@@ -145,7 +146,7 @@ def reconcile(seen: Observation) -> Decision:
 def _orchestrate(seen: Observation, project: Project) -> Decision:
     """DefaultParallel: grant every member that waits and is old enough."""
     old = project.status
-    retry = retry_time(old.last_reconcile_time, rejected=old.reason == Reason.RECONCILE_ERROR)
+    retry = retry_time(old.last_reconcile_time, seen.now, rejected=old.reason == Reason.RECONCILE_ERROR)
     if seen.rollout_live is None and seen.now < retry:
         status = _status(seen, project, Phase.FAILED, Reason.RECONCILE_ERROR, old.message)
         return Decision(status=status, requeue_at=retry, outcome=Outcome.WAITING)
@@ -156,8 +157,8 @@ def _orchestrate(seen: Observation, project: Project) -> Decision:
     if start > seen.now:
         return Decision(status=status, requeue_at=start, outcome=Outcome.WAITING)
     waiting = [member for member in seen.members if wants_grant(member)]
-    eligible = [member for member in waiting if _eligible_at(member) <= seen.now]
-    later = [_eligible_at(member) for member in waiting if member not in eligible]
+    eligible = [member for member in waiting if _eligible_at(member, seen.now) <= seen.now]
+    later = [_eligible_at(member, seen.now) for member in waiting if member not in eligible]
     again = min(later, default=None)
     if seen.stale:
         return Decision(status=status, requeue_at=seen.now + _STALE_DELAY, outcome=Outcome.WAITING)
@@ -234,17 +235,10 @@ def _status(seen: Observation, project: Project, phase: Phase, reason: Reason, m
 def _parallel_from(seen: Observation, project: Project) -> datetime:
     """Return from when on members may run: as stored, else after a delay from now, which no stored time exceeds."""
     latest = seen.now + (GRANT_DELAY if project.status.phase is None else RETURN_DELAY)
-    stored = _time(project.status.parallel_from)
+    stored = read_time(project.status.parallel_from)
     return parse_time(format_time(latest)) if stored is None else min(stored, latest)
 
 
-def _eligible_at(member: Workspace) -> datetime:
-    """Return when it has existed long enough; a creation time that cannot be read counts as long ago."""
-    return (_time(member.metadata.creation_timestamp) or datetime.fromtimestamp(0, UTC)) + GRANT_DELAY
-
-
-def _time(text: str | None) -> datetime | None:
-    try:
-        return parse_time(text or "")
-    except ValueError:
-        return None
+def _eligible_at(member: Workspace, now: datetime) -> datetime:
+    """Return when it has existed long enough."""
+    return due_at(member.metadata.creation_timestamp, GRANT_DELAY, now)

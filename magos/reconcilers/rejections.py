@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 
-from magos.api.timestamps import parse_time
+from magos.reconcilers.storedtimes import due_at
 from magos.runtime.decision import (
     UNREADABLE,
     AddFinalizer,
@@ -34,15 +34,12 @@ _EFFECTS: Mapping[type[Effect], str] = MappingProxyType(
 _PAST = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def retry_time(last_reconcile_time: str | None, *, rejected: bool) -> datetime:
+def retry_time(last_reconcile_time: str | None, now: datetime, *, rejected: bool) -> datetime:
     """Return when the next try is due: ``RETRY_DELAY`` after the status that reports the rejection, else long ago.
 
     The write of that status wakes the controller, and must not bring about the next try at once.
     """
-    try:
-        return parse_time(last_reconcile_time or "") + RETRY_DELAY if rejected else _PAST
-    except ValueError:
-        return _PAST
+    return due_at(last_reconcile_time, RETRY_DELAY, now) if rejected else _PAST
 
 
 def rejection_text(refusal: Refusal | None, failure: QueryFailure | None, *, reads: str, controller: str) -> str:

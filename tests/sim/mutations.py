@@ -60,6 +60,9 @@ _CHILDREN = ("tests/unit/git/test_git_children.py",)
 _OUTBOUND = ("tests/unit/outbound/test_outbound_connections.py",)
 _PARSERS = ("tests/unit/git/test_git_parsers.py",)
 _PEERS = ("tests/unit/outbound/test_outbound_peers.py",)
+_REFWATCHER = ("tests/unit/reconcilers/refwatcher/test_refwatcher.py",)
+_POLLS = ("tests/unit/reconcilers/refwatcher/test_refwatcher_schedule.py",)
+_STORED_TIMES = ("tests/unit/reconcilers/test_stored_times.py",)
 _DOWNLOADS = ("tests/unit/toolchain/test_toolchain_downloads.py",)
 
 
@@ -75,6 +78,69 @@ class Mutation:
 
 
 MUTATIONS = (
+    Mutation(
+        "at rest: a tick that passed is written by itself",
+        "magos/reconcilers/workspace",
+        "passed = old.next_reconcile_time if schedule.due else summary.next_reconcile_time",
+        "passed = summary.next_reconcile_time",
+        ("tests/sim/test_waiting_writes.py",),
+    ),
+    Mutation(
+        "at rest: failures that take turns are told each time",
+        "magos/reconcilers/refwatcher",
+        "return present.status == wanted.status and wanted.reason in seen.told",
+        "return False",
+        _REFWATCHER,
+    ),
+    Mutation(
+        "at rest: what stands there already is written again",
+        "magos/reconcilers/refwatcher",
+        "if announcement.annotations.items() <= seen.workspace.metadata.annotations.items():",
+        "if False:",
+        _REFWATCHER,
+    ),
+    Mutation(
+        "polls: a changed interval waits for the next answer",
+        "magos/reconcilers/refwatcher",
+        "if group.state is State.WAITING and (due := group.reckon()) != group.due:",
+        "if group.state is State.WAITING and group.wanted is not None and (due := group.reckon()) != group.due:",
+        _POLLS,
+    ),
+    Mutation(
+        "polls: a poll that was asked for waits for the interval",
+        "magos/reconcilers/refwatcher",
+        "return max(due if self.wanted is None else min(due, self.wanted), self.not_before)",
+        "return max(due, self.not_before)",
+        _POLLS,
+    ),
+    Mutation(
+        "stored times: any future is believed",
+        "magos/reconcilers",
+        "return begun + interval if believed(begun, now) else now",
+        "return begun + interval",
+        _STORED_TIMES,
+    ),
+    Mutation(
+        "stored times: a tick in the future mutes the schedule",
+        "magos/reconcilers",
+        "if step != interval or not believed(stored, now, interval):",
+        "if step != interval:",
+        _STORED_TIMES,
+    ),
+    Mutation(
+        "stored times: a start from the future has no age",
+        "magos/reconcilers",
+        "mark=(mark_seen(job, seen.now),) if begun is None else (),",
+        "mark=(),",
+        _STORED_TIMES,
+    ),
+    Mutation(
+        "stored times: a refused mark ends the run",
+        "magos/reconcilers",
+        "effect.kind == JOBS and RESULT in effect.annotations:",
+        "effect.kind == JOBS:",
+        _STORED_TIMES,
+    ),
     Mutation(
         "permission: anything but absence allows",
         "magos/api",

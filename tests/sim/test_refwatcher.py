@@ -7,6 +7,7 @@ from collections.abc import Callable
 import anyio
 import pytest
 
+from magos.api.meta import Condition
 from magos.api.names import source_key
 from magos.api.workspace import WORKSPACES
 from magos.reconcilers.refwatcher.machine import Failure
@@ -14,6 +15,7 @@ from magos.reconcilers.refwatcher.schedule import PollLimits
 from tests.sim.apiserver import Answer, Rule
 from tests.sim.refwatching import NAMESPACE, Remote, World, in_world, sha, url
 
+NOTHING = Condition(type="", status="", reason="", message="", last_transition_time="")
 A, B, C = sha(0xA), sha(0xB), sha(0xC)
 
 
@@ -297,7 +299,7 @@ def test_a_workspace_that_is_pinned_loses_the_condition_of_its_former_branch() -
     in_world(scene)
 
 
-def test_a_shorter_interval_counts_from_the_next_poll_on() -> None:
+def test_another_interval_acts_at_once_and_counts_from_the_last_poll() -> None:
     async def scene(world: World) -> None:
         git = world.remote("git", main=A)
         await world.create("a", "git")
@@ -305,9 +307,50 @@ def test_a_shorter_interval_counts_from_the_next_poll_on() -> None:
             await world.until(lambda: len(git.asked) == 1)
             await anyio.sleep(1)
             await world.annotate("a", git_poll_interval="5s")
-            await world.until(lambda: len(git.asked) == 4)
+            await world.until(lambda: len(git.asked) == 3)
+            await anyio.sleep(1)
+            await world.annotate("a", git_poll_interval="10m")
+            await world.until(lambda: len(git.asked) == 4, within=1200)
+            await anyio.sleep(90)
+            begun = world.clock.monotonic()
+            await world.annotate("a", git_poll_interval="60s")
+            await world.until(lambda: len(git.asked) == 5)
+            assert git.asked[4] - begun < 0.5, "the minute had passed already"
             pauses = [round(b - a) for a, b in itertools.pairwise(git.asked)]
-            assert pauses == [30, 5, 5]
+            assert pauses == [5, 5, 600, 90]
+
+    in_world(scene)
+
+
+def test_failures_that_take_turns_are_told_once_each_in_ten_minutes() -> None:
+    """Servers behind one name: different addresses, different troubles."""
+    texts = [f"10.0.0.{number}: connection refused" for number in range(3)]
+    answers = [Failure("GitFailed", text) for text in texts] + [Failure("UnknownHostKey", "who is it?")]
+
+    async def scene(world: World) -> None:
+        git = world.remote("git", main=A)
+        git.failure = answers[0]
+        await world.create("a", "git", git_poll_interval="5s")
+
+        async def turn() -> None:
+            while True:
+                git.failure = answers[len(git.asked) % len(answers)]
+                await anyio.sleep(1)
+
+        async with world.running(), anyio.create_task_group() as group:
+            group.start_soon(turn)
+            await world.until(lambda: world.unreachable("a") is not None)
+            before, asked = len(world.served()), len(git.asked)
+            await anyio.sleep(3600)
+            assert len(git.asked) - asked > 600
+            assert 2 <= len(world.served()) - before <= 2 * 6 + 1
+            git.failure = Failure("RevisionNotFound", "no main")
+            answers[:] = [git.failure]
+            await world.until(lambda: "no main" in (world.unreachable("a") or NOTHING).message, within=10)
+            answers[:] = [Failure("GitAuthenticationFailed", "no")] * 2
+            git.failure = answers[0]
+            await world.until(lambda: (world.unreachable("a") or NOTHING).message == "no", within=10)
+            group.cancel_scope.cancel()
 
     in_world(scene)
 

@@ -4,7 +4,9 @@
    condition that the Workspace is the one that was judged; on a conflict the same answer is judged anew.
 2. An answer is judged until nothing is left to do, then never again: what others write between two polls stands.
 3. ``SourceUnreachable`` is set after three errors in a row and removed by the first success, or when nothing is polled
-   any more. All other conditions are kept.
+   any more. All other conditions are kept. Failures may take turns (servers behind one name, their addresses in the
+   text): a reason that was told lately is not told again.
+4. What is there already is not written.
 """
 
 from datetime import datetime
@@ -23,7 +25,16 @@ from magos.reconcilers.revisions import applied_revision, detected_revision, sou
 from magos.reconcilers.statuses import status_patch
 from magos.runtime.decision import Decision, Event, Outcome, PatchAnnotations, StatusPatch
 
-__all__ = ["TOLERATED_ERRORS", "Failure", "PollAnswer", "Observation", "PollResult", "compare", "reconcile"]
+__all__ = [
+    "TOLERATED_ERRORS",
+    "Failure",
+    "PollAnswer",
+    "Observation",
+    "PollResult",
+    "compare",
+    "reconcile",
+    "told_reason",
+]
 
 TOLERATED_ERRORS = 2
 """Errors in a row that are not worth a condition."""
@@ -59,7 +70,8 @@ class PollResult(StrEnum):
 class Observation(Struct, frozen=True, kw_only=True):
     """A Workspace that exists, whether it is polled, and the poll answer that is not dealt with yet.
 
-    ``similar`` are the Secrets that may have been meant for its URL, where none is in force.
+    ``similar`` are the Secrets that may have been meant for its URL, where none is in force. ``told`` are the reasons
+    of failures that the Workspace told lately.
     """
 
     now: datetime
@@ -67,6 +79,7 @@ class Observation(Struct, frozen=True, kw_only=True):
     polled: bool = True
     answer: PollAnswer | None = None
     similar: tuple[str, ...] = ()
+    told: frozenset[str] = frozenset()
 
 
 def compare(workspace: Workspace, answer: PollAnswer) -> PollResult:
@@ -86,9 +99,12 @@ def reconcile(seen: Observation) -> Decision:
     if answer is None or compare(seen.workspace, answer) not in (PollResult.CHANGED, PollResult.SEEDED):
         return Decision(status=status, events=complaint, outcome=Outcome.DONE)
     target = seen.workspace.spec.source.target_revision
+    announcement = _announcement(seen.workspace, answer.sha)
+    if announcement.annotations.items() <= seen.workspace.metadata.annotations.items():
+        return Decision(status=status, events=complaint, outcome=Outcome.DONE)
     return Decision(
         status=status,
-        effects=(_announcement(seen.workspace, answer.sha),),
+        effects=(announcement,),
         events=(*complaint, _EVENTS.normal(seen.workspace, "RevisionDetected", f"{target} is at {answer.sha}.")),
         outcome=Outcome.DONE,
     )
@@ -115,17 +131,10 @@ def _condition(seen: Observation, answer: PollAnswer | None) -> tuple[StatusPatc
     if answer is not None and answer.failure is not None:
         if answer.errors <= TOLERATED_ERRORS:
             return None, ()
-        wanted.append(
-            Wanted(
-                type=ConditionType.SOURCE_UNREACHABLE,
-                status="True",
-                reason=answer.failure.reason,
-                message=_complaint(answer.failure, seen.similar),
-            )
-        )
+        wanted.append(_unreachable(answer.failure, seen.similar))
     elif answer is None and seen.polled:
         return None, ()
-    if present is not None and wanted and _says(present, wanted[0]):
+    if present is not None and wanted and (_says(present, wanted[0]) or _told(seen, present, wanted[0])):
         return None, ()
     conditions = merge(old, wanted, owned=_OWNED, generation=workspace.metadata.generation, now=seen.now)
     if conditions == old:
@@ -135,9 +144,23 @@ def _condition(seen: Observation, answer: PollAnswer | None) -> tuple[StatusPatc
     return patch, tuple(_EVENTS.warning(workspace, each.type, f"{each.reason}: {each.message}") for each in new)
 
 
-def _complaint(failure: Failure, similar: tuple[str, ...]) -> str:
+def _unreachable(failure: Failure, similar: tuple[str, ...]) -> Wanted:
     hint = credentials_hint(similar) if failure.reason in CREDENTIALS_MATTER else ""
-    return shorten(f"{failure.message} {hint}" if hint else failure.message)
+    message = shorten(f"{failure.message} {hint}" if hint else failure.message)
+    return Wanted(type=ConditionType.SOURCE_UNREACHABLE, status="True", reason=failure.reason, message=message)
+
+
+def told_reason(seen: Observation) -> str:
+    """Return the reason of the failure that the Workspace tells exactly as the answer has it, empty if it does not."""
+    failure = seen.answer.failure if seen.answer is not None else None
+    present = find(seen.workspace.status.conditions, ConditionType.SOURCE_UNREACHABLE)
+    if failure is None or present is None:
+        return ""
+    return failure.reason if _says(present, _unreachable(failure, seen.similar)) else ""
+
+
+def _told(seen: Observation, present: Condition, wanted: Wanted) -> bool:
+    return present.status == wanted.status and wanted.reason in seen.told
 
 
 def _says(present: Condition, wanted: Wanted) -> bool:

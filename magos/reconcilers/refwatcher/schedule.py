@@ -5,35 +5,44 @@ Callers pass the time in seconds of any monotonic clock and the random draws; it
 1. A new listing is first due uniformly within its interval; then an interval after each answer, the smallest among its
    entries. After an error it is due after 30 s at the latest, but never before the server wants to be asked again.
 2. An entry whose URL or target changed has forgotten everything and is due at once. A changed interval counts from the
-   next due time on.
+   last answer, or from the beginning of a new listing, and acts at once.
 3. Each entry is polled again and again for as long as it exists: a full queue or a slow server delays, nothing drops.
 4. An answer reaches all entries that were asked for and still ask the same.
+5. It is remembered for a while which failures were told, so that those that take turns are not told each time.
 """
 
 import heapq
 from collections import deque
 from collections.abc import Mapping
-from enum import StrEnum
 
 from msgspec import Struct, field
 
+from magos.reconcilers.refwatcher.group import LONGEST_RETRY, Group, Name, State
 from magos.reconcilers.refwatcher.hosts import Hosts
 from magos.reconcilers.refwatcher.machine import Failure, PollAnswer
 from magos.reconcilers.refwatcher.watch import Access, ListingKey, Watch
 
-__all__ = ["LONGEST_PENALTY", "LONGEST_RETRY", "SLOW", "PollLimits", "Listing", "Name", "Poll", "PollScheduler"]
-
-Name = tuple[str, str]
-"""Namespace and name of a Workspace."""
-
-LONGEST_RETRY = 30.0
-"""Seconds after which an error is looked at again at the latest."""
+__all__ = [
+    "LONGEST_PENALTY",
+    "LONGEST_RETRY",
+    "SLOW",
+    "TOLD_FOR",
+    "PollLimits",
+    "Listing",
+    "Name",
+    "Poll",
+    "PollScheduler",
+]
 
 LONGEST_PENALTY = 3600.0
 """Seconds for which a server can ask not to be asked."""
 
 SLOW = 5.0
 """Seconds from which on an answer is not one in good time."""
+
+
+TOLD_FOR = 600.0
+"""Seconds for which a failure that was told is not told again because its text, or what failed in between, differs."""
 
 
 class PollLimits(Struct, frozen=True, kw_only=True):
@@ -69,42 +78,19 @@ class Listing(Struct, frozen=True, kw_only=True):
     retry_after: float = 0.0
 
 
-class _State(StrEnum):
-    WAITING = "waiting"
-    PARKED = "parked"
-    QUEUED = "queued"
-    RUNNING = "running"
-
-
-class _Group:
-    """All entries of one listing."""
-
-    __slots__ = ("due", "host", "key", "members", "not_before", "serial", "state", "wanted")
-
-    def __init__(self, key: ListingKey, host: str, due: float) -> None:
-        self.key = key
-        self.host = host
-        self.members: dict[Name, Watch] = {}
-        self.due = due
-        self.not_before = 0.0
-        self.wanted: float | None = None  # asked for while a listing is under way
-        self.state = _State.WAITING
-        self.serial = 0
-
-    @property
-    def interval(self) -> float:
-        return min(watch.interval for watch in self.members.values())
-
-
 class _Entry:
-    """One Workspace; ``pending`` is the poll answer that is not dealt with yet."""
+    """One Workspace; ``pending`` is the poll answer that is not dealt with yet.
 
-    __slots__ = ("errors", "pending", "watch")
+    ``told`` says until when the reasons of failures are not told again.
+    """
+
+    __slots__ = ("errors", "pending", "told", "watch")
 
     def __init__(self, watch: Watch) -> None:
         self.watch = watch
         self.pending: PollAnswer | None = None
         self.errors = 0
+        self.told: dict[str, float] = {}
 
 
 class PollScheduler:
@@ -113,10 +99,10 @@ class PollScheduler:
     def __init__(self, limits: PollLimits) -> None:
         self._limits = limits
         self._entries: dict[Name, _Entry] = {}
-        self._groups: dict[ListingKey, _Group] = {}
-        self._heap: list[tuple[float, int, _Group]] = []
-        self._queue: deque[_Group] = deque()
-        self._hosts: Hosts[_Group] = Hosts(limits.workers)
+        self._groups: dict[ListingKey, Group] = {}
+        self._heap: list[tuple[float, int, Group]] = []
+        self._queue: deque[Group] = deque()
+        self._hosts: Hosts[Group] = Hosts(limits.workers)
         self._running = 0
         self._serial = 0
 
@@ -151,19 +137,21 @@ class PollScheduler:
             entry = None
         if entry is None:
             self._entries[name] = _Entry(watch)
-            self._join(name, watch, now, now + draw * watch.interval)
+            self._join(name, watch, now, draw)
             return
         before, entry.watch = entry.watch, watch
         if not watch.same_question(before):
             entry.pending, entry.errors = None, 0
+            entry.told.clear()
         if watch.key == before.key:
             group = self._groups[watch.key]
-            group.members[name] = watch
+            group.put(name, watch)
             if watch.target != before.target:
                 self._want(group, now)
+            self._reckon(group)
             return
         self._leave(name, before)
-        self._join(name, watch, now, now)
+        self._join(name, watch, now, 0.0)
 
     def drop(self, name: Name) -> None:
         """Poll a Workspace no more; it need not be known."""
@@ -181,11 +169,18 @@ class PollScheduler:
         entry = self._entries.get(name)
         return None if entry is None else entry.pending
 
-    def done(self, name: Name) -> None:
-        """Note that the poll answer is dealt with."""
+    def done(self, name: Name, told: str, now: float) -> None:
+        """Note that the poll answer is dealt with, and the reason of a failure that the Workspace tells by now."""
         entry = self._entries.get(name)
         if entry is not None:
             entry.pending = None
+            if told and told not in self.told(name, now):
+                entry.told[told] = now + TOLD_FOR
+
+    def told(self, name: Name, now: float) -> frozenset[str]:
+        """Return the reasons of failures that were told within ``TOLD_FOR``."""
+        entry = self._entries.get(name)
+        return frozenset() if entry is None else frozenset(each for each, until in entry.told.items() if now < until)
 
     # --- polling --------------------------------------------------------------------------------------------------
 
@@ -207,7 +202,7 @@ class PollScheduler:
                 self._retire(group)
                 self._admit(now)
                 continue
-            group.state, group.wanted = _State.RUNNING, None
+            group.state, group.wanted = State.RUNNING, None
             self._running += 1
             first = min(group.members)
             return Poll(
@@ -227,11 +222,9 @@ class PollScheduler:
         answered = [name for name, watch in poll.members.items() if self._take_answer(name, watch, listing)]
         troubled = not listing.results or any(isinstance(each, Failure) for each in listing.results.values())
         if group.members:
-            pause = min(group.interval, LONGEST_RETRY) if troubled else group.interval
+            group.begun, group.share, group.troubled = now, 1.0, troubled
             group.not_before = now + min(max(listing.retry_after, 0.0), LONGEST_PENALTY)
-            due = now + pause if group.wanted is None else min(now + pause, group.wanted)
-            group.wanted = None
-            self._wait(group, max(due, group.not_before))
+            self._wait(group, group.reckon())
         else:
             self._retire(group)
         return tuple(answered)
@@ -251,43 +244,47 @@ class PollScheduler:
             entry.pending = PollAnswer(sha=result)
         return True
 
-    def _join(self, name: Name, watch: Watch, now: float, first: float) -> None:
+    def _join(self, name: Name, watch: Watch, now: float, share: float) -> None:
+        """Take part in a listing; a new one is made when ``share`` of the interval has passed."""
         group = self._groups.get(watch.key)
         if group is None:
-            group = _Group(watch.key, watch.host, first)
-            group.members[name] = watch
+            group = Group(watch.key, watch.host, now, share)
+            group.put(name, watch)
             self._groups[watch.key] = group
             self._hosts.enter(group, group.host)
-            self._wait(group, first)
+            self._wait(group, group.reckon())
             return
-        group.members[name] = watch
-        if first <= now or group.due >= now + watch.interval:
-            self._want(group, first)  # otherwise its turn comes within the interval anyway
+        group.put(name, watch)
+        if share == 0.0:
+            self._want(group, now)
+        self._reckon(group)
 
     def _leave(self, name: Name, watch: Watch) -> None:
         group = self._groups[watch.key]
-        del group.members[name]
-        if group.members or group.state in (_State.QUEUED, _State.RUNNING):
+        group.remove(name)
+        if group.members or group.state in (State.QUEUED, State.RUNNING):
+            self._reckon(group)
             return
-        if group.state is _State.PARKED:
+        if group.state is State.PARKED:
             self._hosts.withdraw(group, group.host)
         self._retire(group)
 
-    def _retire(self, group: _Group) -> None:
+    def _retire(self, group: Group) -> None:
         del self._groups[group.key]
         self._hosts.leave(group, group.host)
         group.serial = 0
 
-    def _want(self, group: _Group, when: float) -> None:
-        when = max(when, group.not_before)
-        if group.state is _State.WAITING and when < group.due:
-            self._wait(group, when)
-        elif group.state is _State.RUNNING and (group.wanted is None or when < group.wanted):
-            group.wanted = when
+    def _want(self, group: Group, when: float) -> None:
+        group.wanted = when if group.wanted is None else min(when, group.wanted)
 
-    def _wait(self, group: _Group, due: float) -> None:
+    def _reckon(self, group: Group) -> None:
+        """Move the due time of a listing that nobody makes yet to where it belongs by now."""
+        if group.state is State.WAITING and (due := group.reckon()) != group.due:
+            self._wait(group, due)
+
+    def _wait(self, group: Group, due: float) -> None:
         self._serial += 1
-        group.state, group.due, group.serial = _State.WAITING, due, self._serial
+        group.state, group.due, group.serial = State.WAITING, due, self._serial
         heapq.heappush(self._heap, (due, group.serial, group))
 
     def _admit(self, now: float) -> None:
@@ -300,12 +297,12 @@ class PollScheduler:
             if self._hosts.take(group, group.host):
                 self._enqueue(group)
             else:
-                group.state = _State.PARKED
+                group.state = State.PARKED
 
-    def _enqueue(self, group: _Group) -> None:
-        group.state = _State.QUEUED
+    def _enqueue(self, group: Group) -> None:
+        group.state = State.QUEUED
         self._queue.append(group)
 
 
-def _is_live(item: tuple[float, int, _Group]) -> bool:
+def _is_live(item: tuple[float, int, Group]) -> bool:
     return item[2].serial == item[1]

@@ -44,7 +44,7 @@ def reconcile(seen: Observation) -> Decision:
     evaluation = evaluate(rollout, seen.members)
     if seen.live or not (evaluation.grants or evaluation.revocations):
         return _carry_out(seen, rollout, evaluation)
-    retry = _retry_time(rollout)
+    retry = _retry_time(rollout, seen.now)
     if seen.now < retry:
         return Decision(requeue_at=retry, outcome=Outcome.WAITING)
     return Decision(queries=queries, outcome=Outcome.WAITING)
@@ -99,10 +99,10 @@ def _trouble(seen: Observation, rollout: Rollout) -> Decision:
     )
 
 
-def _retry_time(rollout: Rollout) -> datetime:
+def _retry_time(rollout: Rollout, now: datetime) -> datetime:
     status, generation = rollout.status, rollout.metadata.generation
     rejected = status.reason == Reason.RECONCILE_ERROR and status.observed_generation == generation
-    return retry_time(status.last_reconcile_time, rejected=rejected)
+    return retry_time(status.last_reconcile_time, now, rejected=rejected)
 
 
 def _outcome(evaluation: Evaluation) -> Outcome:

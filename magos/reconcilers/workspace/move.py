@@ -1,7 +1,8 @@
 """What a handler of the machine answers, and the one place where it becomes a Decision.
 
 A status is summarised once, at the end of a pass: schedule, observedGeneration, conditions and lastReconcileTime are
-put on here and nowhere else, and a status that says what it said before is not written.
+put on here and nowhere else, and a status that says what it said before is not written. The tick rolls with whatever
+else is written: while a run waits, the stored one may lie in the past.
 """
 
 from datetime import datetime, timedelta
@@ -17,7 +18,7 @@ from magos.api.workspace import WORKSPACES, ObservedVariables, WorkspaceStatus
 from magos.errors import InvariantViolation
 from magos.reconcilers.workspace.inputs.annotated import read_annotations
 from magos.reconcilers.workspace.inputs.probes import input_probes, live_probes, start_probes
-from magos.reconcilers.workspace.inputs.schedule import schedule_of
+from magos.reconcilers.workspace.inputs.schedule import Schedule, schedule_of
 from magos.reconcilers.workspace.inputs.specification import same_specification
 from magos.reconcilers.workspace.inputs.variables import Composition
 from magos.reconcilers.workspace.observation import Observation
@@ -80,14 +81,15 @@ def conclude(seen: Observation, move: Move) -> Decision:
     """
     workspace = seen.subject
     schedule = schedule_of(workspace, seen.now)
-    next_tick = _whole_second(schedule.next)
+    schedule = replace(schedule, next=_whole_second(schedule.next))
+    next_tick = schedule.next
     again = min(move.again_at, next_tick) if move.again_at is not None else next_tick
     patch = None
     events = move.events
     if move.status is not None:
         _check_transition(seen, move.status.phase)
         problems = read_annotations(workspace.metadata.annotations).problems
-        desired = _summarise(seen, move.status, next_tick, problems)
+        desired = _summarise(seen, move.status, schedule, problems)
         if desired != workspace.status:
             patch = StatusPatch(
                 kind=WORKSPACES,
@@ -121,7 +123,7 @@ def _check_transition(seen: Observation, after: Phase | None) -> None:
 
 
 def _summarise(
-    seen: Observation, status: WorkspaceStatus, next_tick: datetime, problems: tuple[str, ...]
+    seen: Observation, status: WorkspaceStatus, schedule: Schedule, problems: tuple[str, ...]
 ) -> WorkspaceStatus:
     phase = status.phase
     if phase is None:
@@ -144,7 +146,7 @@ def _summarise(
         reason=str(reason),
         observed_generation=generation,
         observed_variables=_observed_variables(seen, status),
-        next_reconcile_time=format_time(next_tick) if ticking else status.next_reconcile_time,
+        next_reconcile_time=format_time(schedule.next) if ticking else status.next_reconcile_time,
         observed_reconcile_interval=interval if ticking else status.observed_reconcile_interval,
         conditions=standing_conditions(
             standing,
@@ -154,8 +156,10 @@ def _summarise(
             owned=frozenset({ConditionType.INVALID_ANNOTATIONS}),
         ),
     )
-    if summary == seen.subject.status:
-        return summary
+    old = seen.subject.status
+    passed = old.next_reconcile_time if schedule.due else summary.next_reconcile_time
+    if replace(summary, next_reconcile_time=passed) == old:
+        return old  # a tick that merely passed is worth no write: all later ones follow from it
     return replace(summary, last_reconcile_time=format_time(seen.now))
 
 

@@ -1,7 +1,8 @@
 """How far a Job of the Workspace is: whether a container of it has started, whether it has ended, who needs it.
 
 A start may take ``MAGOS_JOB_START_TIMEOUT`` (spec §6.2.9). After that it is given up, whoever waits for it: the run, or
-the deletion of the Workspace.
+the deletion of the Workspace. It counts from the Job's creation. Where that cannot be believed, as the clock was set
+back, it counts from a mark on the Job that says when it was seen; so it ends whatever the clocks do.
 """
 
 from datetime import datetime, timedelta
@@ -11,9 +12,10 @@ from msgspec import Struct
 from magos.api.kube import Job, Pod
 from magos.api.names import JobType
 from magos.api.phases import WITH_PLAN, Phase
-from magos.api.timestamps import parse_time
 from magos.durations import format_duration
+from magos.reconcilers.storedtimes import begun_at, mark_seen
 from magos.reconcilers.workspace.observation import Observation
+from magos.runtime.decision import Effect
 
 __all__ = ["Unstarted", "abandoned_jobs", "has_ended", "pod_started", "running_type", "unstarted"]
 
@@ -35,6 +37,9 @@ class Unstarted(Struct, frozen=True, kw_only=True):
     again_at: datetime | None
     given_up: str
     """The beginning of what is said when the start is given up."""
+
+    mark: tuple[Effect, ...] = ()
+    """The write that says on the Job when it was seen, where nothing that is believed says when the start began."""
 
 
 def running_type(seen: Observation) -> JobType:
@@ -68,7 +73,8 @@ def abandoned_jobs(seen: Observation) -> tuple[Job, ...]:
 
 def unstarted(seen: Observation, job: Job) -> Unstarted:
     """Return how far the start of ``job`` is; its age counts from its creation, never from the future."""
-    created, limit = _created(job, seen.now), seen.settings.start_timeout
+    begun, limit = begun_at(job, seen.now), seen.settings.start_timeout
+    created = seen.now if begun is None else min(begun, seen.now)
     age, patience = seen.now - created, min(_PATIENCE, limit)
     waited = format_duration(timedelta(seconds=int(age.total_seconds())))
     early, expired = age < patience, age >= limit
@@ -78,12 +84,5 @@ def unstarted(seen: Observation, job: Job) -> Unstarted:
         expired=expired,
         again_at=None if expired else again,
         given_up=f"No container of Job {job.metadata.name} started within {waited}.",
+        mark=(mark_seen(job, seen.now),) if begun is None else (),
     )
-
-
-def _created(job: Job, now: datetime) -> datetime:
-    """The server's time of creation; never in the future, whatever the clocks say."""
-    try:
-        return min(parse_time(job.metadata.creation_timestamp or ""), now)
-    except ValueError:
-        return now

@@ -20,8 +20,8 @@ from magos.api.meta import controller_of
 from magos.api.names import JobType
 from magos.api.phases import Phase
 from magos.api.reasons import Reason
-from magos.api.timestamps import parse_time
 from magos.api.workspace import WORKSPACES
+from magos.reconcilers.storedtimes import due_at
 from magos.reconcilers.workspace.evidence.podproblems import start_problem
 from magos.reconcilers.workspace.evidence.progress import pod_started, unstarted
 from magos.reconcilers.workspace.handlers.reset import delete_job
@@ -89,7 +89,7 @@ def _await_apply(seen: Observation, job: Job) -> Move:
         return _say(seen, waiting)
     start = unstarted(seen, job)
     if start.early:
-        return replace(_say(seen, waiting), again_at=start.again_at)
+        return replace(_say(seen, waiting, *start.mark), again_at=start.again_at)
     current = name == seen.run.apply_job
     if not seen.live or (current and seen.warnings is None):
         meta = seen.subject.metadata
@@ -124,10 +124,7 @@ def _cooling_until(seen: Observation) -> datetime:
     status = seen.subject.status
     if seen.phase is not Phase.DELETING or not status.message.startswith(_REFUSED):
         return seen.now
-    try:
-        return parse_time(status.last_reconcile_time or "") + _PATIENCE
-    except ValueError:
-        return seen.now
+    return due_at(status.last_reconcile_time, _PATIENCE, seen.now)
 
 
 def _ours(pod: Pod, seen: Observation) -> bool:

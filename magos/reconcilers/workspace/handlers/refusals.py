@@ -6,6 +6,7 @@ the message says what is wrong, and the next event or a minute brings the next t
 
 from datetime import timedelta
 
+from magos.api.annotations import RESULT
 from magos.api.kube import CONFIG_MAPS, JOBS, PERSISTENT_VOLUME_CLAIMS
 from magos.api.names import JobType
 from magos.api.phases import RUNNING, TERMINAL, WITH_PLAN, Phase
@@ -50,7 +51,7 @@ def explain(seen: Observation, found: Denied) -> Move:
 
 def _during_run(seen: Observation, answer: Refusal | QueryFailure) -> Move:
     effect = answer.effect if isinstance(answer, Refusal) else None
-    if isinstance(effect, PatchAnnotations) and effect.kind == JOBS:
+    if isinstance(effect, PatchAnnotations) and effect.kind == JOBS and RESULT in effect.annotations:
         return _without_annotation(seen)
     text = _refused(seen, answer).message
     phase = Phase(str(seen.phase))

@@ -85,7 +85,7 @@ def watch_start(seen: Observation, found: JobUnstarted) -> Move:
     job, pods = found.job, found.pods
     start = unstarted(seen, job)
     if start.early:
-        return keep(seen, again_at=start.again_at, outcome=Outcome.WAITING)
+        return keep(seen, effects=start.mark, again_at=start.again_at, outcome=Outcome.WAITING)
     if seen.warnings is None or (start.expired and not seen.live):
         meta = seen.subject.metadata
         return Move(

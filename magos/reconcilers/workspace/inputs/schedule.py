@@ -2,7 +2,8 @@
 
 1. No stored tick: the next one is an interval away, nothing is due.
 2. A changed interval moves the anchor to the latest former tick (or what would have been one) that is not in the
-   future; the next tick is one new interval behind it.
+   future; the next tick is one new interval behind it. So does a tick further ahead than an interval: the clock was set
+   back, or somebody else has written it.
 3. A tick is due if it is not in the future; then it moves by the smallest number of intervals that puts it after now.
 
 Everything is computed in closed form: a tick missed a year ago costs no more than one missed a second ago.
@@ -12,9 +13,9 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from magos.api.timestamps import parse_time
 from magos.api.workspace import Workspace
 from magos.durations import parse_duration
+from magos.reconcilers.storedtimes import believed, read_time
 from magos.reconcilers.workspace.inputs.annotated import read_annotations
 
 __all__ = ["Schedule", "advance", "schedule_of"]
@@ -32,8 +33,8 @@ def schedule_of(workspace: Workspace, now: datetime) -> Schedule:
     status = workspace.status
     asked = read_annotations(workspace.metadata.annotations)
     former = status.observed_reconcile_interval
+    stored = read_time(status.next_reconcile_time)
     try:
-        stored = parse_time(status.next_reconcile_time) if status.next_reconcile_time else None
         if former in ("", asked.printed):  # nearly always: then there is nothing to convert
             return advance(now, asked.interval, stored, None)
         return advance(now, asked.interval, stored, parse_duration(former))
@@ -50,8 +51,9 @@ def advance(now: datetime, interval: timedelta, stored: datetime | None, former:
     if stored is None:
         return Schedule(due=False, next=now + interval)
     tick = stored
-    if former is not None and former != interval:
-        tick = _not_after(now, stored, former) + interval
+    step = former or interval
+    if step != interval or not believed(stored, now, interval):
+        tick = _not_after(now, stored, step) + interval
     if tick > now:
         return Schedule(due=False, next=tick)
     return Schedule(due=True, next=tick + (((now - tick) // interval) + 1) * interval)

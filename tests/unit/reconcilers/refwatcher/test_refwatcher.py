@@ -14,7 +14,15 @@ from magos.api.names import source_key
 from magos.api.status import NameReference
 from magos.api.workspace import Source as GitSource
 from magos.api.workspace import Terraform, Workspace, WorkspaceSpec, WorkspaceStatus
-from magos.reconcilers.refwatcher.machine import Failure, Observation, PollAnswer, PollResult, compare, reconcile
+from magos.reconcilers.refwatcher.machine import (
+    Failure,
+    Observation,
+    PollAnswer,
+    PollResult,
+    compare,
+    reconcile,
+    told_reason,
+)
 from magos.reconcilers.refwatcher.watch import poll_interval
 from magos.runtime.decision import Decision, PatchAnnotations
 
@@ -145,6 +153,82 @@ def test_a_new_cause_is_told_without_a_transition_and_without_another_event() ->
     assert condition.reason == "RevisionNotFound"
     assert condition.last_transition_time == conditions[0].last_transition_time
     assert decision.events == ()
+
+
+def test_a_reason_that_was_told_lately_is_not_told_again_whatever_was_told_since() -> None:
+    conditions = unreachable(workspace())
+    assert conditions is not None
+    subject = workspace(conditions=conditions)
+    other = PollAnswer(failure=replace(FAILURE, message="another address refused"), errors=4)
+    seen = Observation(now=NOW, workspace=subject, answer=other)
+    assert reconcile(seen).status is not None
+    assert reconcile(replace(seen, told=frozenset({FAILURE.reason}))) == Decision()
+    assert reconcile(replace(seen, told=frozenset({"RevisionNotFound"}))).status is not None
+    gone = replace(seen, workspace=workspace(), told=frozenset({FAILURE.reason}))
+    assert reconcile(gone).status is not None, "what is not there has to be told"
+
+
+def test_only_what_the_workspace_tells_exactly_counts_as_told() -> None:
+    conditions = unreachable(workspace())
+    assert conditions is not None
+    seen = Observation(now=NOW, workspace=workspace(conditions=conditions), answer=PollAnswer(failure=FAILURE))
+    assert told_reason(seen) == FAILURE.reason
+    other = PollAnswer(failure=replace(FAILURE, message="another address refused"))
+    assert told_reason(replace(seen, answer=other)) == ""
+    assert told_reason(replace(seen, workspace=workspace())) == ""
+    assert told_reason(replace(seen, answer=PollAnswer(sha=A))) == ""
+
+
+shas = st.sampled_from([A, B, "a" * 64, A.upper(), ""])
+anything = st.builds(
+    Condition,
+    type=st.sampled_from(["SourceUnreachable", "Ready"]),
+    status=st.sampled_from(["True", "False", "Unknown"]),
+    reason=st.sampled_from([FAILURE.reason, "X"]),
+    message=st.sampled_from([FAILURE.message, "y"]),
+    last_transition_time=st.just("2026-01-01T00:00:00Z"),
+    observed_generation=st.sampled_from([None, 0, 1]),
+)
+failures = st.builds(
+    Failure, st.sampled_from([FAILURE.reason, "X"]), st.sampled_from([FAILURE.message, "y", "z" * 2000])
+)
+answers = (
+    st.none() | st.builds(PollAnswer, sha=shas) | st.builds(PollAnswer, failure=failures, errors=st.integers(1, 5))
+)
+
+
+@given(
+    annotations=st.fixed_dictionaries(
+        {}, optional={DETECTED_REVISION: shas, DETECTED_SOURCE: st.sampled_from([KEY, "0" * 16, ""])}
+    ),
+    conditions=st.lists(anything, max_size=2, unique_by=lambda each: each.type).map(tuple),
+    answer=answers,
+    polled=st.booleans(),
+    target=st.sampled_from(["main", A]),
+)
+def test_what_is_written_differs_from_what_stands_there_and_is_written_once(
+    annotations: dict[str, str],
+    conditions: tuple[Condition, ...],
+    answer: PollAnswer | None,
+    polled: bool,
+    target: str,
+) -> None:
+    subject = workspace(annotations, target, conditions=conditions, observed_revision=A, observed_source=KEY)
+    decision = decide(subject, answer, polled=polled)
+    after = subject
+    if decision.status is not None:
+        assert list(map(said, decision.status.desired.conditions)) != list(map(said, conditions))
+        after = replace(after, status=decision.status.desired)
+    for effect in decision.effects:
+        assert isinstance(effect, PatchAnnotations)
+        written = {key: value for key, value in effect.annotations.items() if value is not None}
+        assert {**annotations, **written} != annotations
+        after = replace(after, metadata=replace(after.metadata, annotations={**annotations, **written}))
+    assert decide(after, answer, polled=polled) == Decision()
+
+
+def said(condition: Condition) -> tuple[str, ...]:
+    return condition.type, condition.status, condition.reason, condition.message
 
 
 def test_the_event_comes_with_the_condition() -> None:

@@ -93,14 +93,68 @@ def test_equal_url_and_credentials_share_a_listing_and_nothing_else_does() -> No
     }
 
 
-def test_a_changed_interval_keeps_the_due_time_and_rules_the_next() -> None:
+def test_a_changed_interval_acts_at_once_also_before_the_first_poll() -> None:
     schedule, name = PollScheduler(PollLimits()), ("n", "a")
     schedule.track(name, watch(interval=600), 0.0, 0.5)
-    schedule.track(name, watch(interval=5), 1.0, 0.5)
     assert schedule.next_due() == 300.0
-    poll = taken(schedule, 300.0)
-    schedule.finish(poll, good(poll), 301.0)
-    assert schedule.next_due() == 306.0
+    schedule.track(name, watch(interval=60), 1.0, 0.7)
+    assert schedule.next_due() == 30.0
+    schedule.track(name, watch(interval=600), 2.0, 0.1)
+    assert schedule.next_due() == 300.0
+
+
+@given(
+    changes=st.lists(st.tuples(st.integers(0, 3), st.floats(5, LONGEST), st.floats(0, 900)), max_size=8),
+    troubled=st.booleans(),
+    retry_after=st.floats(0, 7200),
+)
+def test_the_next_poll_is_the_smallest_interval_in_force_after_the_last(
+    changes: list[tuple[int, float, float]], troubled: bool, retry_after: float
+) -> None:
+    """Whoever shortens, lengthens, joins or leaves in between, and whenever."""
+    schedule = PollScheduler(PollLimits())
+    schedule.track(("n", "0"), watch(), 0.0, 0.0)
+    intervals = {"0": 30.0}
+    poll = taken(schedule, 0.0)
+    schedule.finish(poll, bad(poll, retry_after=retry_after) if troubled else good(poll), 1.0)
+    now = 1.0
+    for number, interval, later in changes:
+        now += later
+        if number == 3 and len(intervals) > 1:
+            name = max(intervals)
+            del intervals[name]
+            schedule.drop(("n", name))
+        else:
+            intervals[str(number)] = interval
+            schedule.track(("n", str(number)), watch(interval=interval), now, 0.5)
+        shortest = min(intervals.values())
+        pause = min(shortest, 30.0) if troubled else shortest
+        not_before = 1.0 + min(retry_after, 3600.0) if troubled else 0.0
+        assert schedule.next_due() == max(1.0 + pause, not_before)
+
+
+def test_a_poll_that_was_asked_for_is_not_lost_to_a_longer_interval() -> None:
+    schedule, name = PollScheduler(PollLimits()), ("n", "a")
+    schedule.track(name, watch(), 0.0, 0.0)
+    poll = taken(schedule, 0.0)
+    schedule.finish(poll, good(poll), 1.0)
+    schedule.track(name, watch(target="dev"), 5.0, 0.5)
+    schedule.track(name, watch(target="dev", interval=600), 6.0, 0.5)
+    assert taken(schedule, 6.0).targets == ("dev",)
+
+
+def test_a_failure_is_told_once_within_ten_minutes_until_the_question_changes() -> None:
+    schedule, name = PollScheduler(PollLimits()), ("n", "a")
+    schedule.track(name, watch(), 0.0, 0.0)
+    schedule.done(name, "GitFailed", 1.0)
+    schedule.done(name, "GitFailed", 500.0)
+    schedule.done(name, "", 500.0)
+    schedule.done(name, "UnknownHostKey", 500.0)
+    assert schedule.told(name, 600.0) == {"GitFailed", "UnknownHostKey"}
+    assert schedule.told(name, 601.0) == {"UnknownHostKey"}
+    schedule.track(name, watch(target="dev"), 602.0, 0.0)
+    assert schedule.told(name, 602.0) == frozenset()
+    assert schedule.told(("n", "b"), 602.0) == frozenset()
 
 
 @pytest.mark.parametrize("changed", [watch(target="dev"), watch(url="s"), watch(url="s", host="i")])
@@ -192,7 +246,7 @@ def test_a_joiner_is_served_within_its_own_interval() -> None:
     schedule = PollScheduler(PollLimits())
     schedule.track(("n", "slow"), watch(interval=3600), 0.0, 0.9)
     schedule.track(("n", "fast"), watch(interval=10), 0.0, 0.5)
-    assert schedule.next_due() == 5.0
+    assert schedule.next_due() == 9.0
 
 
 def test_the_queue_is_bounded_and_what_does_not_fit_waits() -> None:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
+from magos.reconcilers.storedtimes import SKEW
 from magos.reconcilers.workspace.inputs.schedule import advance
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -15,7 +16,7 @@ offsets = st.integers(-100_000, 100_000).map(lambda seconds: timedelta(seconds=s
 def naive(now: datetime, interval: timedelta, stored: datetime, former: timedelta) -> tuple[bool, datetime]:
     """The definition of the specification, step by step."""
     tick = stored
-    if former != interval:
+    if former != interval or stored > now + interval + SKEW:
         while tick > now:
             tick -= former
         tick += interval
