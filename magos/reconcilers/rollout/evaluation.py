@@ -15,7 +15,7 @@ from magos.api.reasons import Reason
 from magos.api.rollout import Rollout
 from magos.api.workspace import Workspace
 from magos.errors import InvariantViolation
-from magos.reconcilers.members import carries_permission, wants_grant
+from magos.reconcilers.members import can_be_granted, carries_permission, wants_grant
 from magos.reconcilers.rollout import messages
 from magos.reconcilers.rollout.cohorts import Cohorts, UnparsableSelector, divide
 from magos.reconcilers.rollout.progress import StepState, active_step, states_of
@@ -111,7 +111,9 @@ def _progressing(cohorts: Cohorts, active: int) -> Evaluation:
     judged = tuple((member, obstacle_of(member, earlier)) for member in wanting)
     message = messages.progressing(cohorts, active, [obstacle for _, obstacle in judged if obstacle is not None])
     progressing = _evaluation(cohorts, active, Phase.RECONCILING, Reason.LEVEL_PROGRESSING, message)
-    return replace(progressing, grants=tuple(member for member, obstacle in judged if obstacle is None))
+    return replace(
+        progressing, grants=tuple(each for each, obstacle in judged if obstacle is None and can_be_granted(each))
+    )
 
 
 _Handler: TypeAlias = Callable[[Cohorts, int], Evaluation]
