@@ -10,6 +10,7 @@ from enum import StrEnum
 from magos.ids import digest_of
 
 __all__ = [
+    "APPROVAL",
     "APPROVED",
     "APPROVED_BY",
     "CLAIMS",
@@ -17,12 +18,14 @@ __all__ = [
     "DETECTED_REVISION",
     "DETECTED_SOURCE",
     "EXECUTION_ALLOWED",
+    "EXECUTION_GRANTED_FOR",
     "FORCE_DELETE",
     "LONGEST_REQUEST",
     "GIT_POLL_INTERVAL",
     "MAXIMUM_INTERVAL",
     "MINIMUM_POLL_INTERVAL",
     "MINIMUM_RECONCILE_INTERVAL",
+    "PERMISSION",
     "RECONCILE_INTERVAL",
     "RECONCILE_REQUEST",
     "RECORD",
@@ -42,6 +45,12 @@ TRUE = "true"
 
 EXECUTION_ALLOWED = "magosproject.io/execution-allowed"
 """EA. Orchestrator or person: permission to start plan and apply, exactly ``"true"``."""
+
+EXECUTION_GRANTED_FOR = "magosproject.io/execution-granted-for"
+"""Orchestrator, in the same patch: run, commit, spec and variables that EA was given for; for others it is void."""
+
+PERMISSION = (EXECUTION_ALLOWED, EXECUTION_GRANTED_FOR)
+"""What permission consists of, where it is taken as a whole."""
 
 DETECTED_REVISION = "magosproject.io/detected-revision"
 """DR. RefWatcher: the commit the branch or tag points to."""
@@ -66,6 +75,9 @@ REQUESTED_BY = "magosproject.io/requested-by"
 
 APPROVED_BY = "magosproject.io/approved-by"
 """API: JSON ``{runID, principal}``; counts only if ``runID`` equals the approved run."""
+
+APPROVAL = (APPROVED, APPROVED_BY)
+"""What an approval consists of, where it is taken as a whole."""
 
 TF_LOG_LEVEL = "magosproject.io/tf-log-level"
 """Person: ``TF_LOG`` of both pods; one of ``TerraformLogLevel``."""
@@ -112,7 +124,7 @@ class TerraformLogLevel(StrEnum):
 
 
 def execution_allowed(annotations: Mapping[str, str]) -> bool:
-    """Tell whether the object carries permission to start a plan or an apply."""
+    """Tell whether the object carries permission, whatever it was given for."""
     return annotations.get(EXECUTION_ALLOWED) == TRUE
 
 

@@ -37,7 +37,7 @@ WITH_PLAN = frozenset({Phase.PLANNED, Phase.PLANNED_WITH_VIOLATIONS})
 """A plan waits to be applied; gated if ``status.awaitingApproval`` is set."""
 
 GRANTABLE = frozenset({None, Phase.PENDING, Phase.PLANNED, Phase.PLANNED_WITH_VIOLATIONS})
-"""An orchestrator may grant; ``None`` is a Workspace without a phase yet."""
+"""A Workspace waits for permission; in ``None``, without a phase yet, for the run first that it is given for."""
 
 _P = Phase
 WORKSPACE_TRANSITIONS: Mapping[Phase | None, frozenset[Phase]] = MappingProxyType(

@@ -12,7 +12,7 @@ from magos.adapters.metrics.workspace import WorkspaceMetrics
 from magos.adapters.repositorysecrets import RepositorySecretReader
 from magos.adapters.workspacesettings import load_workspace_settings
 from magos.api import labels
-from magos.api.annotations import APPROVED, EXECUTION_ALLOWED, FORCE_DELETE, RECONCILE_REQUEST
+from magos.api.annotations import APPROVED, FORCE_DELETE, PERMISSION, RECONCILE_REQUEST
 from magos.api.kube import (
     JOBS,
     PERSISTENT_VOLUME_CLAIMS,
@@ -48,7 +48,7 @@ _BY_LABEL = "label"
 _BY_SET = "variableset"
 _BY_ACCOUNT = "serviceaccount"
 _RUN_ID_BYTES = 4
-_ASKED_BY_PEOPLE = (RECONCILE_REQUEST, APPROVED, EXECUTION_ALLOWED, FORCE_DELETE)
+_ASKED_BY_PEOPLE = (RECONCILE_REQUEST, APPROVED, *PERMISSION, FORCE_DELETE)
 
 
 def main() -> None:

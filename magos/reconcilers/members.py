@@ -1,23 +1,25 @@
 """The members of a Project, and the permission that their orchestrator gives them or takes from them.
 
-An orchestrator, the Project or the Rollout of its name, writes one annotation only, and only on the version of the
-member that it judged.
+An orchestrator, the Project or the Rollout of its name, writes permission only, and only on the version of the member
+that it judged.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TypeVar
 
-from magos.api.annotations import EXECUTION_ALLOWED, TRUE, execution_allowed
+from magos.api.annotations import PERMISSION
 from magos.api.phases import GRANTABLE
 from magos.api.workspace import WORKSPACES, Workspace
 from magos.reconcilers.events import EventBuilder
+from magos.reconcilers.permission import awaits_amendment, grant_of, permitted
 from magos.runtime.decision import Effect, PatchAnnotations, Unchanged
 
 __all__ = [
     "BY_PROJECT",
     "GRANTS_PER_JUDGEMENT",
     "by_project",
+    "can_be_granted",
     "carries_permission",
     "grant",
     "members_of",
@@ -61,22 +63,27 @@ def members_of(project: str, workspaces: Iterable[Workspace]) -> tuple[Workspace
 
 def wants_grant(member: Workspace) -> bool:
     """Tell whether the member waits for a permission that it does not have."""
-    return member.status.phase in GRANTABLE and not execution_allowed(member.metadata.annotations)
+    return member.status.phase in GRANTABLE and not permitted(member)
+
+
+def can_be_granted(member: Workspace) -> bool:
+    """Tell whether permission that is given to this version of the member names what it will start with."""
+    return wants_grant(member) and not awaits_amendment(member)
 
 
 def carries_permission(member: Workspace) -> bool:
-    """Tell whether there is anything to take back: the annotation, whatever its value."""
-    return EXECUTION_ALLOWED in member.metadata.annotations
+    """Tell whether there is anything to take back: the annotations, whatever their values."""
+    return any(key in member.metadata.annotations for key in PERMISSION)
 
 
 def grant(member: Workspace, judged_by: tuple[Unchanged, ...]) -> Effect:
     """Return the write that gives permission to exactly the judged version, while ``judged_by`` still holds."""
-    return _set_permission(member, TRUE, judged_by)
+    return _set_permission(member, grant_of(member), judged_by)
 
 
 def revoke(member: Workspace) -> Effect:
     """Return the write that takes permission from exactly the judged version; it never touches a Job."""
-    return _set_permission(member, None, ())
+    return _set_permission(member, dict.fromkeys(PERMISSION), ())
 
 
 def round_robin(items: Sequence[T], now: datetime) -> tuple[T, ...]:
@@ -85,14 +92,16 @@ def round_robin(items: Sequence[T], now: datetime) -> tuple[T, ...]:
     return (*items[start:], *items[:start])
 
 
-def _set_permission(member: Workspace, value: str | None, judged_by: tuple[Unchanged, ...]) -> Effect:
+def _set_permission(
+    member: Workspace, annotations: Mapping[str, str | None], judged_by: tuple[Unchanged, ...]
+) -> Effect:
     meta = member.metadata
     return PatchAnnotations(
         kind=WORKSPACES,
         namespace=meta.namespace,
         name=meta.name,
         uid=meta.uid,
-        annotations={EXECUTION_ALLOWED: value},
+        annotations=annotations,
         resource_version=meta.resource_version,
         unchanged=judged_by,
     )

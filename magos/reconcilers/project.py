@@ -1,8 +1,8 @@
 """The Project controller: permission for all members at once, unless a Rollout manages them (spec §6.3).
 
 1. A Rollout with the Project's name, whatever its state, means that no annotation of a member is touched (I8).
-2. Otherwise every member that waits is granted. The read that finds no Rollout is live, of the reconcile before, and
-   good for a few grants only; each grant is conditional on the version of the member that was judged.
+2. Otherwise every member whose run waits is granted. The read that finds no Rollout is live, of the reconcile before,
+   and good for a few grants only; each grant is conditional on the version of the member that was judged.
 3. A grant is given at the earliest two seconds after creation of Project and member, so that a Rollout applied together
    with them is seen first, and five seconds after a Rollout has gone, so that one which is deleted and created anew
    leaves no gap. Stored times are whole seconds: one more second makes up for what is cut off.
@@ -27,6 +27,7 @@ from magos.reconcilers.members import (
     BY_PROJECT,
     GRANTS_PER_JUDGEMENT,
     PERMISSION_EVENTS,
+    can_be_granted,
     carries_permission,
     grant,
     members_of,
@@ -157,8 +158,8 @@ def _orchestrate(seen: Observation, project: Project) -> Decision:
     if start > seen.now:
         return Decision(status=status, requeue_at=start, outcome=Outcome.WAITING)
     waiting = [member for member in seen.members if wants_grant(member)]
-    eligible = [member for member in waiting if _eligible_at(member, seen.now) <= seen.now]
-    later = [_eligible_at(member, seen.now) for member in waiting if member not in eligible]
+    eligible = [each for each in waiting if can_be_granted(each) and _eligible_at(each, seen.now) <= seen.now]
+    later = [at for at in (_eligible_at(each, seen.now) for each in waiting) if at > seen.now]
     again = min(later, default=None)
     if seen.stale:
         return Decision(status=status, requeue_at=seen.now + _STALE_DELAY, outcome=Outcome.WAITING)

@@ -16,7 +16,6 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from magos.api.annotations import execution_allowed
 from magos.api.phases import Phase
 from magos.api.project import Project
 from magos.api.rollout import Rollout, RolloutStep
@@ -24,6 +23,7 @@ from magos.api.status import API_VERSION, NameReference
 from magos.api.workspace import Workspace, WorkspaceStatus
 from magos.errors import MagosError
 from magos.reconcilers.members import members_of
+from magos.reconcilers.permission import permitted
 from magos.reconcilers.rollout.cohorts import divide
 from tests.envtest.audit import WRITE_VERBS, Request
 from tests.envtest.cluster import Cluster, answered, eventually
@@ -140,7 +140,7 @@ class Fleet:
     @property
     def allowed(self) -> set[str]:
         """Who has permission."""
-        return {each.metadata.name for each in self.members if execution_allowed(each.metadata.annotations)}
+        return {each.metadata.name for each in self.members if permitted(each)}
 
     def reaches(self, phase: Phase, reason: str, step: int, allowed: set[str], *, says: str = "") -> None:
         """Wait for this state, then prove that it stays: two later passes of the controller change nothing of it."""

@@ -108,7 +108,9 @@ def test_steps_with_the_same_matches_are_shown_together_and_complete_together(fl
 
 def test_members_in_no_step_are_counted_and_named_and_never_run(fleet: Fleet) -> None:
     strays = [f"x{number:02}" for number in range(11)]
-    fleet.create(member("d", "dev"), *(member(name, "", Phase.PENDING, allowed=name < "x04") for name in strays))
+    fleet.create(
+        member("d", "dev", Phase.PENDING), *(member(name, "", Phase.PENDING, allowed=name < "x04") for name in strays)
+    )
     fleet.direct("dev")
     fleet.reaches(*PROGRESS, 0, {"d"})
     status = fleet.rollout.status
@@ -128,7 +130,7 @@ def test_members_in_no_step_are_counted_and_named_and_never_run(fleet: Fleet) ->
 
 def test_members_of_other_projects_are_nobody(fleet: Fleet) -> None:
     other = NameReference(name="other")
-    fleet.create(member("o", "dev", Phase.PENDING, allowed=True, project_ref=other), member("d", "dev"))
+    fleet.create(member("o", "dev", Phase.PENDING, allowed=True, project_ref=other), member("d", "dev", Phase.PENDING))
     fleet.create(member("q", "dev", Phase.FAILED, project_ref=other))
     fleet.direct("dev")
     fleet.reaches(*PROGRESS, 0, {"d"})
@@ -240,7 +242,7 @@ def test_a_commit_that_an_earlier_step_has_not_applied_is_not_promoted(fleet: Fl
 
 def test_an_unknown_commit_is_promoted_only_to_members_with_nobody_of_their_source_before_them(fleet: Fleet) -> None:
     elsewhere = Source(repo_url="https://git.example.com/other.git", target_revision="main")
-    fleet.create(applied("d", "dev"), member("p", "prod"), member("q", "prod", source=elsewhere))
+    fleet.create(applied("d", "dev"), member("p", "prod"), member("q", "prod", Phase.PENDING, source=elsewhere))
     fleet.direct("dev", "prod")
     fleet.reaches(*PROGRESS, 1, {"q"}, says="p waits: RefWatcher has not detected its revision yet")
     fleet.annotate("p", DETECTED_REVISION, SHA)

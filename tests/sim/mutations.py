@@ -42,6 +42,13 @@ _LASTING = (
     "tests/sim/test_lasting_faults_fleet.py",
 )
 _STOPS = ("tests/sim/test_emergency_stop.py",)
+_PERMISSION = (
+    "tests/unit/reconcilers/test_permission.py",
+    "tests/unit/reconcilers/test_project.py",
+    "tests/unit/reconcilers/rollout/test_promotion_race.py",
+)
+_GRANTS = ("tests/sim/test_grants.py::test_permission_does_not_outlive_a_reset_that_dies_even_if_its_jobs_are_removed",)
+_TRIGGERS = ("tests/unit/reconcilers/workspace/evidence/test_triggers.py",)
 _HOSTILE = ("tests/unit/runtime/client/test_hostile_objects.py",)
 _VIEW = ("tests/unit/runtime/controller/test_view.py", "tests/unit/reconcilers/test_unreadable.py")
 _AGENT = ("tests/unit/git/test_git_agent.py",)
@@ -148,10 +155,102 @@ MUTATIONS = (
         "return EXECUTION_ALLOWED in annotations",
     ),
     Mutation(
-        "permission: survives another commit",
+        "permission: what it was given for does not matter",
+        "magos/reconcilers",
+        " and named in (None, granted_for(workspace))",
+        "",
+        (*_GRANTS, *_GUARDS),
+    ),
+    Mutation(
+        "permission: counts for a run of another spec",
+        "magos/reconcilers",
+        '" ".join((run.spec_hash, run.variables_fingerprint, *sets))',
+        '" ".join((run.variables_fingerprint, *sets))',
+        _PERMISSION,
+    ),
+    Mutation(
+        "permission: counts for a run with other variables",
+        "magos/reconcilers",
+        '" ".join((run.spec_hash, run.variables_fingerprint, *sets))',
+        "run.spec_hash",
+        _PERMISSION,
+    ),
+    Mutation(
+        "permission: counts for another run of the same commit",
+        "magos/reconcilers",
+        'return f"{status.current_run_id}@{run.revision',
+        'return f"@{run.revision',
+        _PERMISSION,
+    ),
+    Mutation(
+        "permission: without a name it survives another commit",
         "magos/reconcilers/workspace",
         "another = trigger in (Trigger.CONFIGURATION, Trigger.REVISION) or ",
         "another = ",
+        _TRIGGERS,
+    ),
+    Mutation(
+        "permission: without a name it survives a reset that dies",
+        "magos/reconcilers/workspace",
+        "    if unnamed(workspace) and not first:",
+        "    if unnamed(workspace) and first:",
+        _GRANTS,
+    ),
+    Mutation(
+        "permission: the end of a reset takes that of the run that waits",
+        "magos/reconcilers/workspace",
+        "remove_annotations(seen, *APPROVAL), *map(delete_job, found.jobs)",
+        "remove_annotations(seen, *PERMISSION, *APPROVAL), *map(delete_job, found.jobs)",
+        _PERMISSION,
+    ),
+    Mutation(
+        "permission: what an orchestrator gives is taken before an amendment",
+        "magos/reconcilers",
+        "return execution_allowed(annotations) and EXECUTION_GRANTED_FOR not in annotations",
+        "return execution_allowed(annotations)",
+        ("tests/sim/test_grants.py",),
+    ),
+    Mutation(
+        "permission: is given before the run is amended",
+        "magos/reconcilers",
+        "return status.phase is Phase.PENDING and run.revision != pending_revision(workspace)",
+        "return False",
+        _PERMISSION,
+    ),
+    Mutation(
+        "permission: is given before an edit is taken up",
+        "magos/reconcilers",
+        " or status.observed_generation != workspace.metadata.generation:",
+        ":",
+        _PERMISSION,
+    ),
+    Mutation(
+        "permission: a Project does not wait for the run",
+        "magos/reconcilers",
+        "if can_be_granted(each) and _eligible_at",
+        "if _eligible_at",
+        _PERMISSION,
+    ),
+    Mutation(
+        "permission: a Rollout does not wait for the run",
+        "magos/reconcilers",
+        "if each.metadata.name in free and can_be_granted(each)",
+        "if each.metadata.name in free",
+        _PERMISSION,
+    ),
+    Mutation(
+        "permission: is given without saying for what",
+        "magos/reconcilers",
+        "return {EXECUTION_ALLOWED: TRUE, EXECUTION_GRANTED_FOR: granted_for(workspace)}",
+        "return {EXECUTION_ALLOWED: TRUE}",
+        _PERMISSION,
+    ),
+    Mutation(
+        "permission: a name outlives the permission that is taken",
+        "magos/reconcilers",
+        "return _set_permission(member, dict.fromkeys(PERMISSION), ())",
+        "return _set_permission(member, {PERMISSION[0]: None}, ())",
+        _PERMISSION,
     ),
     Mutation(
         "phases: an unlisted transition is written",
@@ -283,13 +382,6 @@ MUTATIONS = (
         "own = (pod for pod in found if _is_of_job(pod, name, job))",
         "own = found",
         ("tests/unit/reconcilers/workspace/test_foreign_pods.py",),
-    ),
-    Mutation(
-        "permission: survives a crash between reset and the end of a Job",
-        "magos/reconcilers/workspace",
-        "if stale and not earlier:",
-        "if stale and not earlier and seen.phase is not Phase.PLANNING:",
-        ("tests/unit/reconcilers/workspace/evidence/test_triggers.py",),
     ),
     Mutation(
         "status: the end of a run speaks about a spec that was edited meanwhile",
@@ -705,16 +797,16 @@ MUTATIONS = (
         (_SHARED,),
     ),
     Mutation(
-        "permission: survives other variables",
+        "permission: without a name it survives other variables",
         "magos/reconcilers/workspace",
-        " or _inputs_of(fresh) != _inputs_of(seen.run)",
+        " or inputs_of(fresh) != inputs_of(seen.run)",
         "",
         (_SHARED,),
     ),
     Mutation(
         "permission: survives other variables without a Project",
         "magos/reconcilers/workspace",
-        "    if run.variable_sets != seen.run.variable_sets:",
+        "    if inputs_of(run) != inputs_of(seen.run):",
         "    if not run:",
         (_SHARED,),
     ),

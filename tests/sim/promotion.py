@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import anyio
 import msgspec
 
-from magos.api.annotations import DETECTED_REVISION, EXECUTION_ALLOWED, execution_allowed
+from magos.api.annotations import DETECTED_REVISION, PERMISSION
 from magos.api.phases import Phase
 from magos.api.project import PROJECTS, Project
 from magos.api.reasons import Reason
@@ -23,6 +23,7 @@ from magos.api.workspace import WORKSPACES, Workspace
 from magos.apps.controllers import Build
 from magos.apps.project import project_controller
 from magos.apps.rollout import rollout_controller
+from magos.reconcilers.permission import permitted, unnamed
 from magos.reconcilers.revisions import detected_revision, pending_revision, source_of
 from magos.runtime.client.client import ApiError
 from magos.runtime.manager.manager import ControllerApp, Manager
@@ -92,7 +93,7 @@ class Imitation:
                 await self._reset(workspace, Trigger.CONFIGURATION)
             case Phase.PENDING | Phase.PLANNED if self._overtaken(workspace):
                 await self._reset(workspace, status.current_run_trigger or Trigger.REVISION)
-            case Phase.PENDING | Phase.PLANNED if execution_allowed(workspace.metadata.annotations):
+            case Phase.PENDING | Phase.PLANNED if permitted(workspace):
                 await self._start(workspace)
             case Phase.PLANNING | Phase.APPLYING if self.land.clock.monotonic() >= self.busy.get(name, 0.0):
                 await self._end(workspace)
@@ -104,14 +105,11 @@ class Imitation:
         assert run is not None
         changed = status.observed_generation != workspace.metadata.generation
         newer = bool(detected_revision(workspace)) and detected_revision(workspace) != run.revision
-        return changed or (newer and not (status.phase is Phase.PLANNED and self._permitted(workspace)))
-
-    def _permitted(self, workspace: Workspace) -> bool:
-        return execution_allowed(workspace.metadata.annotations)
+        return changed or (newer and not (status.phase is Phase.PLANNED and permitted(workspace)))
 
     async def _reset(self, workspace: Workspace, trigger: Trigger) -> None:
-        if EXECUTION_ALLOWED in workspace.metadata.annotations and workspace.status.phase is not None:
-            await self._annotate(workspace, {EXECUTION_ALLOWED: None})
+        if unnamed(workspace) and workspace.status.phase is not None:
+            await self._annotate(workspace, dict.fromkeys(PERMISSION))
             return
         await self._write(workspace, Phase.PENDING, pending_revision(workspace), currentRunTrigger=str(trigger))
 
@@ -140,8 +138,8 @@ class Imitation:
     async def _rest(self, workspace: Workspace) -> None:
         values, status = workspace.metadata.annotations, workspace.status
         detected = detected_revision(workspace)
-        if EXECUTION_ALLOWED in values:
-            await self._annotate(workspace, {EXECUTION_ALLOWED: None})
+        if any(key in values for key in PERMISSION):
+            await self._annotate(workspace, dict.fromkeys(PERMISSION))
         elif status.phase is Phase.APPLIED and detected and detected == status.observed_revision:
             await self._annotate(workspace, {DETECTED_REVISION: None})
         elif status.observed_generation != workspace.metadata.generation:
@@ -149,13 +147,21 @@ class Imitation:
         elif detected and detected != status.last_attempted_revision:
             await self._reset(workspace, Trigger.REVISION)
 
+    async def prepare(self, name: str) -> None:
+        """Give a Workspace its first run."""
+        await self._reset(self.land.workspace(name), Trigger.CONFIGURATION)
+
     async def _write(self, workspace: Workspace, phase: Phase, revision: str, **fields: object) -> None:
         status: Json = {
             "phase": str(phase),
             "reason": str(_REASONS[phase]),
             "observedGeneration": workspace.metadata.generation,
             "currentRunID": "r",
-            "currentRun": {"revision": revision, "sourceKey": source_of(workspace)},
+            "currentRun": {
+                "revision": revision,
+                "sourceKey": source_of(workspace),
+                "specHash": str(workspace.metadata.generation),
+            },
             **fields,
         }
         body = {"metadata": {"resourceVersion": workspace.metadata.resource_version}, "status": status}
@@ -257,7 +263,7 @@ class Land:
         )
 
     def allowed(self) -> set[str]:
-        return {each.metadata.name for each in self.workspaces() if execution_allowed(each.metadata.annotations)}
+        return {each.metadata.name for each in self.workspaces() if permitted(each)}
 
     async def until(self, condition: Callable[[], bool], *, within: float = 600.0) -> None:
         """Wait in virtual time until the condition holds."""

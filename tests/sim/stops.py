@@ -67,8 +67,8 @@ def last_grant(controller: str, stop: Stop, after: int) -> float:
         land.server.latency = SLOW
         async with anyio.create_task_group() as group:
             for number in range(MEMBERS):
-                group.start_soon(land.add, f"member-{number:03}", "dev")
-        await land.add(FIRST, "first")
+                group.start_soon(_add, land, f"member-{number:03}", "dev")
+        await _add(land, FIRST, "first")
         await land.add_project()
         await anyio.sleep(5)  # the Project's grace after creation
         land.server.store.subscribe(note)
@@ -85,6 +85,12 @@ def last_grant(controller: str, stop: Stop, after: int) -> float:
     in_land(scene)
     assert after <= len(grants) < MEMBERS
     return grants[-1] - stopped[0]
+
+
+async def _add(land: Land, name: str, stage: str) -> None:
+    """Add a Workspace whose first run waits."""
+    await land.add(name, stage)
+    await land.actor.prepare(name)
 
 
 def _granted(change: Change) -> bool:

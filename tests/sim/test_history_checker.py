@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as with_fields
 
-from magos.api.annotations import APPROVED, DETECTED_REVISION, EXECUTION_ALLOWED, RECONCILE_REQUEST
+from magos.api.annotations import (
+    APPROVED,
+    DETECTED_REVISION,
+    EXECUTION_ALLOWED,
+    EXECUTION_GRANTED_FOR,
+    RECONCILE_REQUEST,
+)
 from magos.api.labels import FINALIZER
 from magos.api.meta import Condition, ObjectMeta
 from magos.api.names import JobType, source_key
@@ -201,6 +207,22 @@ def _job(index: int, **fields: Any) -> JobCreated:
     return replace(record, **fields)
 
 
+def amended(**fields: Any) -> list[Record]:
+    """GOOD to its first Job; the run changes after permission was given, and nobody takes it."""
+    other = workspace(annotations=ALLOWED, **{**status(Phase.PENDING, "NewRevisionDetected"), **fields})
+    made = other.status.current_run
+    assert made is not None
+    job = _job(PLAN_JOB, revision=made.revision, run_id=other.status.current_run_id)
+    return [*GOOD[:PLAN_JOB], wrote(3.5, "workspace", GRANTED, other), job]
+
+
+def named(name: str) -> list[Record]:
+    """GOOD to its first Job; permission says what it is for."""
+    annotations = {**ALLOWED, EXECUTION_GRANTED_FOR: name}
+    granted = workspace(annotations=annotations, **status(Phase.PENDING, "NewRevisionDetected"))
+    return [*GOOD[:3], wrote(3, "project", PENDING, granted), GOOD[PLAN_JOB]]
+
+
 def _tool(index: int, **fields: Any) -> ToolStarted:
     record = GOOD[index]
     assert isinstance(record, ToolStarted)
@@ -351,6 +373,12 @@ BROKEN: Sequence[tuple[str, str, Sequence[Record]]] = (
     ("I3", "observes another commit", says(observed_revision=B)),
     ("I3", "is relabelled", says(current_run=run_of(B), observed_revision=A)),
     ("I4", "planned without permission", [*GOOD[:3], GOOD[PLAN_JOB]]),
+    ("I4", "permission was given for another commit", amended(current_run=run_of(B))),
+    ("I4", "permission was given for another spec", amended(current_run=run_of(spec_hash="other"))),
+    ("I4", "permission was given for another run", amended(current_run_id=NEXT)),
+    ("I4", "permission names another run", named(f"{NEXT}@{A}#0")),
+    ("I4", "permission names another commit", named(f"{RUN}@{B}#0")),
+    ("I4", "permission names no commit", named(f"{RUN}@unresolved#0")),
     (
         "I4",
         "permission is not exactly true",
@@ -489,6 +517,18 @@ BROKEN: Sequence[tuple[str, str, Sequence[Record]]] = (
 
 def test_a_good_history_passes() -> None:
     assert violations(GOOD) == []
+
+
+def test_permission_that_names_what_starts_passes() -> None:
+    assert violations(named(f"{RUN}@{A}#0")) == []
+
+
+def test_permission_for_a_run_that_learns_its_commit_later_passes() -> None:
+    unknown = workspace(
+        annotations=ALLOWED, **{**status(Phase.PENDING, "NewRevisionDetected"), "current_run": run_of("")}
+    )
+    history = [*GOOD[:3], wrote(3, "user", PENDING, unknown), wrote(3.5, "workspace", unknown, GRANTED), GOOD[PLAN_JOB]]
+    assert violations(history) == []
 
 
 def test_a_good_approval_passes() -> None:

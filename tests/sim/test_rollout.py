@@ -196,6 +196,7 @@ def test_permission_that_later_steps_have_not_used_is_taken_when_a_rollout_appea
         await land.add_project()
         for stage in STAGES:
             await land.add(f"{stage}-0", stage)
+            await land.actor.prepare(f"{stage}-0")
         async with anyio.create_task_group() as group:  # nobody runs, so nobody uses the permission
             for name in ("project", "rollout"):
                 group.start_soon(land.manager(name).run)

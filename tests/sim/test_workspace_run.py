@@ -3,6 +3,7 @@
 import anyio
 import pytest
 
+from magos.api.annotations import DETECTED_REVISION
 from magos.api.names import JobType
 from magos.api.rollout import ROLLOUTS
 from magos.api.workspace import WORKSPACES
@@ -19,7 +20,9 @@ def test_a_run_reaches_applied_within_fourteen_writes() -> None:
             await world.apply()
             await anyio.sleep(10)
             begun = len(world.writes())
-            await world.user.create(WORKSPACES, workspace("a"))
+            made = workspace("a")
+            made["metadata"]["annotations"] = {DETECTED_REVISION: SHA}
+            await world.user.create(WORKSPACES, made)
             await world.until(lambda: world.phase("a") == "Applied")
             await anyio.sleep(5)
             about = [each.path.rpartition("/namespaces/default/")[2] for each in world.writes()[begun:]]

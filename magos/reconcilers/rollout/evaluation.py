@@ -15,7 +15,7 @@ from magos.api.reasons import Reason
 from magos.api.rollout import Rollout
 from magos.api.workspace import Workspace
 from magos.errors import InvariantViolation
-from magos.reconcilers.members import carries_permission, wants_grant
+from magos.reconcilers.members import can_be_granted, carries_permission, wants_grant
 from magos.reconcilers.rollout import messages
 from magos.reconcilers.rollout.cohorts import Cohorts, UnparsableSelector, divide
 from magos.reconcilers.rollout.memberstate import MemberState, member_state
@@ -137,7 +137,7 @@ def _progressing(cohorts: Cohorts, active: int) -> Evaluation:
     message = messages.progressing(cohorts, active, [each for each in obstacles.values() if each is not None])
     progressing = _evaluation(cohorts, active, Phase.RECONCILING, Reason.LEVEL_PROGRESSING, message)
     free = {name for name, obstacle in obstacles.items() if obstacle is None}
-    granted = (member for member in cohorts.steps[active].cohort if member.metadata.name in free)
+    granted = (each for each in cohorts.steps[active].cohort if each.metadata.name in free and can_be_granted(each))
     return replace(progressing, grants=tuple(granted))
 
 

@@ -5,11 +5,12 @@ holding. The classification looks at the observation only and is total. What it 
 the word, so that nothing is judged twice.
 """
 
-from magos.api.annotations import APPROVED, execution_allowed
+from magos.api.annotations import APPROVED
 from magos.api.labels import FINALIZER
 from magos.api.names import JobType
 from magos.api.phases import RUNNING, TERMINAL, WITH_PLAN, Phase
 from magos.api.triggers import Trigger
+from magos.reconcilers.permission import permitted
 from magos.reconcilers.workspace.evidence.leftovers import earlier_jobs, leftovers
 from magos.reconcilers.workspace.evidence.progress import abandoned_jobs, has_ended, pod_started, running_type
 from magos.reconcilers.workspace.evidence.situations import (
@@ -104,7 +105,7 @@ def _waiting(seen: Observation) -> Found:
     if not pending and waiting is not None:
         approved = annotations.get(APPROVED) == waiting.run_id == seen.run_id
         return Approved(gate=waiting) if approved else Plain(kind=Situation.GATED)
-    return Plain(kind=Situation.PERMITTED if execution_allowed(annotations) else Situation.FORBIDDEN)
+    return Plain(kind=Situation.PERMITTED if permitted(seen.subject) else Situation.FORBIDDEN)
 
 
 def _running(seen: Observation) -> Found:

@@ -46,6 +46,7 @@ class SimApiServer:
     """One API server with its store, on the running (virtual) loop; all randomness comes from ``rng``.
 
     ``namespaces`` exist from the start. ``latency`` is the range in seconds of each way of a request; zero is allowed.
+    ``distant`` holds the ranges of users for whom it is another; a watch event travels as long as an answer.
     ``collector.run()`` is for the caller's task group, ``collector.sweep()`` for tests that want it done at once.
     """
 
@@ -61,6 +62,7 @@ class SimApiServer:
         self.clock = clock
         self.rng = rng
         self.latency = latency
+        self.distant: dict[str, tuple[float, float]] = {}
         self.resources = (*BUILT_IN, *resources)
         self.store = Store()
         self.writer = Writer(self.store, rng)
@@ -103,9 +105,9 @@ class SimApiServer:
         finally:
             self.acting = ""
 
-    async def pause(self) -> None:
+    async def pause(self, user: str = "") -> None:
         """Let one way of a request pass."""
-        await asyncio.sleep(self.rng.uniform(*self.latency))
+        await asyncio.sleep(self.rng.uniform(*self.distant.get(user, self.latency)))
 
     def open_watch(self, request: HttpRequest) -> Watch:
         """Open a watch; raises ``Problem`` where it is refused."""
@@ -211,11 +213,11 @@ class SimTransport:
                     return
                 except TimeoutError:
                     raise TransportError(f"the stream was silent for {INACTIVITY_SECONDS} s", sent=True) from None
-                await self._server.pause()
+                await self._server.pause(self._user)
                 yield chunk
 
     async def _travel(self, *, sent: bool) -> None:
-        await self._server.pause()
+        await self._server.pause(self._user)
         if self.cut:
             raise TransportError("the API server is unreachable", sent=sent)
 
@@ -238,7 +240,7 @@ class SimTransport:
         if effect:
             self._server.handle(request, self._user)
         self._server.note(request, self._user, 0)
-        await self._server.pause()
+        await self._server.pause(self._user)
         raise TransportError("the connection was reset", sent=True)
 
 

@@ -9,10 +9,7 @@ from collections.abc import Iterator, Mapping
 from magos.api.annotations import (
     DETECTED_REVISION,
     DETECTED_SOURCE,
-    EXECUTION_ALLOWED,
     RECONCILE_REQUEST,
-    TRUE,
-    execution_allowed,
 )
 from magos.api.names import source_key
 from magos.api.phases import Phase
@@ -23,7 +20,7 @@ from magos.api.triggers import Trigger
 from magos.api.workspace import Workspace
 from magos.ids import is_git_sha
 from tests.sim.history.records import JobCreated, Owner, Record, WorkspaceWritten
-from tests.sim.history.state import Snapshot, State, owner_of
+from tests.sim.history.state import Snapshot, State, is_grant, owner_of
 
 __all__ = ["check_orchestration", "pending_revision"]
 
@@ -35,7 +32,7 @@ def check_orchestration(record: Record, state: State) -> Found:
     """Yield (invariant, what is wrong) for a grant that is about to become true."""
     if isinstance(record, JobCreated):
         yield from _started(record, state)
-    if not isinstance(record, WorkspaceWritten) or not _is_grant(record):
+    if not isinstance(record, WorkspaceWritten) or not is_grant(record):
         return
     owner, member = owner_of(record), record.old
     if member is None or record.actor not in ("project", "rollout"):
@@ -93,12 +90,6 @@ def _unshared(earlier: list[Workspace], member: Workspace) -> str | None:
 def _sets(member: Workspace) -> dict[str, str]:
     run = member.status.current_run
     return {each.name: each.digest for each in run.variable_sets} if run is not None else {}
-
-
-def _is_grant(record: WorkspaceWritten) -> bool:
-    old, new = record.old, record.new
-    before = old is not None and execution_allowed(old.metadata.annotations)
-    return new is not None and new.metadata.annotations.get(EXECUTION_ALLOWED) == TRUE and not before
 
 
 def _objection(snapshot: Snapshot, rollout: Rollout | None, member: Workspace) -> str | None:

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from magos.api.annotations import execution_allowed
+from magos.api.annotations import EXECUTION_ALLOWED, EXECUTION_GRANTED_FOR, TRUE
 from magos.api.names import JobType
 from magos.api.rollout import Rollout
 from magos.api.workspace import Workspace
@@ -22,7 +22,7 @@ from tests.sim.history.records import (
     WorkspaceWritten,
 )
 
-__all__ = ["Run", "Snapshot", "State", "owner_of"]
+__all__ = ["Run", "Snapshot", "State", "is_grant", "owner_of"]
 
 ROUND_TRIP = 0.05
 """Seconds that may pass between a read right before a write and that write."""
@@ -70,6 +70,7 @@ class State:
         self.granted: dict[Owner, tuple[str, dict[str, str]]] = {}
         """The run that a Rollout granted last, and the VariableSets that it was to take, with their digests."""
         self.pods: dict[Owner, set[str]] = {}
+        self._grants: dict[Owner, list[tuple[float, Workspace]]] = {}
         self._past: deque[Snapshot] = deque([Snapshot(0.0, {}, {})])
 
     def run(self, owner: Owner, run_id: str) -> Run:
@@ -92,6 +93,12 @@ class State:
     def lately(self, now: float, owner: Owner) -> list[Workspace | None]:
         """Return the Workspace as it was within one round trip to the API server, the present last."""
         return [each.workspaces.get(owner) for each in self.recently(now, ROUND_TRIP)]
+
+    def grants_lately(self, now: float, owner: Owner) -> list[Workspace]:
+        """Return the Workspace as each grant left it that was in force within one round trip, the last one last."""
+        grants = self._grants.get(owner, [])
+        ends = (*(at for at, _ in grants[1:]), now)
+        return [granted for (_, granted), end in zip(grants, ends, strict=False) if end > now - ROUND_TRIP]
 
     def take(self, record: Record) -> None:
         """Let the record be true."""
@@ -129,12 +136,13 @@ class State:
         if record.new is not None:
             self.workspaces[key] = record.new
             self._follow(record, record.new)
+        if record.new is not None and is_grant(record):
+            self._grants.setdefault(key, []).append((record.at, record.new))
         self._remember(record.at)
 
     def _follow(self, record: WorkspaceWritten, new: Workspace) -> None:
         status = new.status
-        before = record.old is not None and execution_allowed(record.old.metadata.annotations)
-        if execution_allowed(new.metadata.annotations) and not before:
+        if is_grant(record):
             self.granted.pop(owner_of(record), None)
             if record.actor == "rollout" and status.current_run is not None:
                 sets = {each.name: each.digest for each in status.current_run.variable_sets}
@@ -146,6 +154,13 @@ class State:
 
     def _remember(self, at: float) -> None:
         self._past.append(Snapshot(at, dict(self.workspaces), dict(self.rollouts)))
+
+
+def is_grant(record: WorkspaceWritten) -> bool:
+    """Tell whether the write gives permission, or gives it for something else than before."""
+    old, new = (each.metadata.annotations if each is not None else {} for each in (record.old, record.new))
+    keys = (EXECUTION_ALLOWED, EXECUTION_GRANTED_FOR)
+    return new.get(EXECUTION_ALLOWED) == TRUE and any(new.get(key) != old.get(key) for key in keys)
 
 
 def owner_of(record: WorkspaceWritten) -> Owner:

@@ -8,7 +8,7 @@ from magos.api.annotations import (
     APPROVED_BY,
     DETECTED_REVISION,
     DETECTED_SOURCE,
-    EXECUTION_ALLOWED,
+    PERMISSION,
     RECONCILE_REQUEST,
     REQUESTED_BY,
 )
@@ -29,15 +29,13 @@ _REMOVES = (APPROVED, APPROVED_BY, RECONCILE_REQUEST, REQUESTED_BY, DETECTED_REV
 _SETS: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         "workspace": frozenset(),
-        "project": frozenset({EXECUTION_ALLOWED}),
-        "rollout": frozenset({EXECUTION_ALLOWED}),
+        "project": frozenset(PERMISSION),
+        "rollout": frozenset(PERMISSION),
         "refwatcher": frozenset({DETECTED_REVISION, DETECTED_SOURCE}),
         "variableset": frozenset(),
     }
 )
-_TAKES: Mapping[str, frozenset[str]] = MappingProxyType(
-    {**_SETS, "workspace": frozenset({EXECUTION_ALLOWED, *_REMOVES})}
-)
+_TAKES: Mapping[str, frozenset[str]] = MappingProxyType({**_SETS, "workspace": frozenset({*PERMISSION, *_REMOVES})})
 _CONDITIONS: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         "workspace": frozenset(

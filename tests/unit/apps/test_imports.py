@@ -7,7 +7,19 @@ from functools import cache
 
 import pytest
 
-SHARED = frozenset({"effects", "events", "members", "rejections", "revisions", "statuses", "storedtimes", "trouble"})
+SHARED = frozenset(
+    {
+        "effects",
+        "events",
+        "members",
+        "permission",
+        "rejections",
+        "revisions",
+        "statuses",
+        "storedtimes",
+        "trouble",
+    }
+)
 """Modules of ``magos.reconcilers`` that several kinds share."""
 
 _ASK = "import json, sys, magos.apps.{}; print(json.dumps([m for m in sys.modules if m.startswith('magos.')]))"

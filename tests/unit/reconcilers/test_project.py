@@ -17,6 +17,7 @@ from magos.api.timestamps import parse_time
 from magos.api.workspace import WORKSPACES
 from magos.runtime.decision import PatchAnnotations
 from tests.unit.reconcilers.cluster import Cluster
+from tests.unit.reconcilers.fleet import member
 from tests.unit.reconcilers.model import NAMESPACE, workspace_manifest
 from tests.unit.reconcilers.results import reasons
 
@@ -35,8 +36,7 @@ def with_members(*names: str, phase: Phase | None = Phase.PENDING) -> Cluster:
     model = Cluster()
     model.put(PROJECTS, Project(metadata=ObjectMeta(name="platform", namespace=NAMESPACE)))
     for name in names:
-        member = workspace_manifest(name)
-        model.put(WORKSPACES, replace(member, status=replace(member.status, phase=phase)))
+        model.put(WORKSPACES, member(name, phase=phase))
     return model
 
 
@@ -52,8 +52,8 @@ def add_rollout(model: Cluster) -> None:
     model.put(ROLLOUTS, Rollout(metadata=ObjectMeta(name="platform", namespace=NAMESPACE), spec=spec))
 
 
-@pytest.mark.parametrize("phase", [None, Phase.PENDING, Phase.PLANNED, Phase.PLANNED_WITH_VIOLATIONS])
-def test_members_that_wait_are_granted_not_before_two_seconds(phase: Phase | None) -> None:
+@pytest.mark.parametrize("phase", [Phase.PENDING, Phase.PLANNED, Phase.PLANNED_WITH_VIOLATIONS])
+def test_members_that_wait_are_granted_not_before_two_seconds(phase: Phase) -> None:
     model = with_members("a", "b", phase=phase)
     model.settle(project=True)
     assert not allowed(model, "a")
@@ -71,9 +71,10 @@ def test_members_that_wait_are_granted_not_before_two_seconds(phase: Phase | Non
 
 
 @pytest.mark.parametrize(
-    "phase", [Phase.PLANNING, Phase.APPLYING, Phase.APPLIED, Phase.FAILED, Phase.VALIDATION_FAILED, Phase.DELETING]
+    "phase",
+    [None, Phase.PLANNING, Phase.APPLYING, Phase.APPLIED, Phase.FAILED, Phase.VALIDATION_FAILED, Phase.DELETING],
 )
-def test_members_that_do_not_wait_are_not_touched(phase: Phase) -> None:
+def test_members_without_a_run_that_waits_are_not_touched(phase: Phase | None) -> None:
     model = with_members("a", phase=phase)
     pass_the_delay(model)
     assert not allowed(model, "a")
@@ -140,7 +141,7 @@ def test_no_clock_and_no_hand_makes_the_wait_longer_than_it_is_from_now(stored: 
 def test_a_project_that_had_its_wait_waits_no_more() -> None:
     model = with_members()
     pass_the_delay(model)
-    model.put(WORKSPACES, workspace_manifest("a"))
+    model.put(WORKSPACES, member("a", phase=Phase.PENDING))
     model.advance(seconds=1)
     model.settle(project=True)
     assert not allowed(model, "a")

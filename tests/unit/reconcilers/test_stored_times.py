@@ -65,7 +65,7 @@ def permitted(model: Model, name: str) -> bool:
 
 
 def rejected_rollout(stored: str) -> Any:
-    fleet = Fleet(rollout("dev"), [member("d", "dev")])
+    fleet = Fleet(rollout("dev"), [member("d", "dev", Phase.PENDING)])
     fleet.refusals.append((PatchAnnotations, WORKSPACES.resource, 403, "Forbidden", "webhook says no"))
     fleet.settle()
     fleet.refusals.clear()
@@ -76,8 +76,7 @@ def rejected_rollout(stored: str) -> Any:
 def project_with_member() -> Cluster:
     model = Cluster()
     model.put(PROJECTS, Project(metadata=ObjectMeta(name="platform", namespace=NAMESPACE)))
-    waiting = workspace_manifest("a")
-    model.put(WORKSPACES, replace(waiting, status=replace(waiting.status, phase=Phase.PENDING)))
+    model.put(WORKSPACES, member("a", phase=Phase.PENDING))
     return model
 
 

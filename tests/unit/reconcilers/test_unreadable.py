@@ -77,6 +77,7 @@ def aged(workspace: Workspace, version: str = "5") -> Workspace:
         workspace.metadata,
         uid=workspace.metadata.name,
         resource_version=version,
+        generation=1,
         creation_timestamp="2020-01-01T00:00:00Z",
     )
     return replace(workspace, metadata=metadata)

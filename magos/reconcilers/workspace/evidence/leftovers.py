@@ -1,11 +1,10 @@
 """What a finished run leaves on the Workspace and what earlier runs leave in the cluster: all that is still to go."""
 
 from magos.api.annotations import (
-    APPROVED,
-    APPROVED_BY,
+    APPROVAL,
     DETECTED_REVISION,
     DETECTED_SOURCE,
-    EXECUTION_ALLOWED,
+    PERMISSION,
     RECONCILE_REQUEST,
     REQUESTED_BY,
     reconcile_request,
@@ -28,7 +27,7 @@ def leftovers(workspace: Workspace, status: WorkspaceStatus | None = None) -> tu
     """
     status = status or workspace.status
     values = workspace.metadata.annotations
-    keys = [EXECUTION_ALLOWED, APPROVED, APPROVED_BY]
+    keys = [*PERMISSION, *APPROVAL]
     request = status.current_run.request if status.current_run is not None else ""
     if request and reconcile_request(values) == request:
         keys += [RECONCILE_REQUEST, REQUESTED_BY]

@@ -6,10 +6,10 @@ object."""
 
 from msgspec import Struct
 
-from magos.api.annotations import execution_allowed
 from magos.api.phases import TERMINAL, WITH_PLAN, Phase
 from magos.api.reasons import Reason
 from magos.api.triggers import Trigger
+from magos.reconcilers.permission import permitted
 from magos.reconcilers.revisions import detected_revision, pending_revision
 from magos.reconcilers.workspace.inputs.annotated import read_annotations
 from magos.reconcilers.workspace.inputs.schedule import schedule_of
@@ -148,7 +148,7 @@ def _new_revision(seen: Observation) -> bool:
     if seen.phase in WITH_PLAN:
         if seen.gated:
             return workspace.spec.discard_stale_plan
-        return not execution_allowed(workspace.metadata.annotations)
+        return not permitted(workspace)
     return True
 
 

@@ -1,20 +1,21 @@
 """How a run begins (spec §6.2.4): the reset, its repetition after a crash, and the amendment of a run that waits.
 
-The status write comes first and names everything: run ID, trigger, pending revision, spec hash, plan Job. Permission
-and approvals of the run before are removed behind it, then the Jobs of earlier runs. If the process dies in between,
-those Jobs are still there and tell so. Where there are none, permission is removed before the reset instead.
+The status write comes first and names everything: run ID, trigger, pending revision, spec hash, plan Job. With it
+permission and approvals of the run before are void, because they name that run; they are removed behind it, then the
+Jobs of earlier runs. Only permission that names nothing would count for the new run: it is removed first.
 """
 
 from msgspec.structs import replace
 
-from magos.api.annotations import APPROVED, APPROVED_BY, EXECUTION_ALLOWED, execution_allowed
+from magos.api.annotations import APPROVAL, PERMISSION
 from magos.api.kube import JOBS, Job
 from magos.api.names import JobType, job_name
 from magos.api.phases import WITH_PLAN, Phase
-from magos.api.reasons import Reason, reason_in
+from magos.api.reasons import reason_in
 from magos.api.triggers import Trigger
 from magos.api.workspace import WORKSPACES, CurrentRun, UsedVariableSet
 from magos.ids import RunID, mint_run_id
+from magos.reconcilers.permission import unnamed
 from magos.reconcilers.revisions import pending_revision, source_of
 from magos.reconcilers.workspace.evidence.leftovers import deletable_jobs
 from magos.reconcilers.workspace.evidence.situations import HalfReset, Triggered
@@ -27,9 +28,16 @@ from magos.reconcilers.workspace.move import Move, ask_inputs, normal, to
 from magos.reconcilers.workspace.observation import Observation
 from magos.runtime.decision import Delete, Effect, PatchAnnotations
 
-__all__ = ["amend", "begin", "delete_job", "finish_reset", "remove_annotations", "reset"]
-
-_OF_EARLIER_RUN = (EXECUTION_ALLOWED, APPROVED, APPROVED_BY)
+__all__ = [
+    "amend",
+    "begin",
+    "delete_job",
+    "finish_reset",
+    "inputs_of",
+    "remove_annotations",
+    "remove_permission",
+    "reset",
+]
 
 
 def begin(seen: Observation, found: Triggered) -> Move:
@@ -41,9 +49,7 @@ def reset(seen: Observation, cause: Cause) -> Move:
     """Begin a new run."""
     workspace, status = seen.subject, seen.subject.status
     first = not status.current_run_id
-    stale = execution_allowed(workspace.metadata.annotations) and not first
-    earlier = deletable_jobs(seen)
-    if stale and not earlier:
+    if unnamed(workspace) and not first:
         return _take_permission(seen)
     run_id = mint_run_id(seen.now, seen.entropy)
     run = _fresh_run(seen, run_id)
@@ -70,29 +76,26 @@ def reset(seen: Observation, cause: Cause) -> Move:
         events.insert(
             0, normal(seen, "PlanDiscarded", "Plan", f"The plan of run {seen.run_id} is discarded ({cause.trigger}).")
         )
-    effects = () if first else remove_annotations(seen, *_OF_EARLIER_RUN)
-    return Move(status=desired, effects=(*effects, *map(delete_job, earlier)), events=tuple(events))
+    effects = () if first else remove_annotations(seen, *PERMISSION, *APPROVAL)
+    return Move(status=desired, effects=(*effects, *map(delete_job, deletable_jobs(seen))), events=tuple(events))
 
 
 def finish_reset(seen: Observation, found: HalfReset) -> Move:
-    """Repeat what follows the status write of a reset.
-
-    Permission is taken only while the reset is the last thing that status says: from the next pass on, whatever
-    permission there is was given to this run.
-    """
-    just_reset = seen.subject.status.reason in set(REASONS.values()) | {Reason.RETRY_APPLY}
-    effects = remove_annotations(seen, *_OF_EARLIER_RUN) if just_reset else ()
-    return Move(effects=(*effects, *map(delete_job, found.jobs)))
+    """Repeat what follows the status write of a reset; permission may be this run's by now."""
+    return Move(effects=(*remove_annotations(seen, *APPROVAL), *map(delete_job, found.jobs)))
 
 
 def amend(seen: Observation, found: Triggered) -> Move:
-    """Bring the waiting run up to date; permission that was given for something else goes first."""
+    """Bring the waiting run up to date: what its permission names is something else then.
+
+    Permission that names nothing would count for it, so that goes first.
+    """
     trigger = found.cause.trigger
     if unconfirmed(seen, trigger):
         return ask_inputs(seen)
     status, fresh = seen.subject.status, _fresh_run(seen, RunID(seen.run_id))
-    another = trigger in (Trigger.CONFIGURATION, Trigger.REVISION) or _inputs_of(fresh) != _inputs_of(seen.run)
-    if another and execution_allowed(seen.subject.metadata.annotations):
+    another = trigger in (Trigger.CONFIGURATION, Trigger.REVISION) or inputs_of(fresh) != inputs_of(seen.run)
+    if another and unnamed(seen.subject):
         return _take_permission(seen)
     run = replace(fresh, request=fresh.request or seen.run.request, principal=fresh.principal or seen.run.principal)
     named = status.current_run_trigger or Trigger.UNKNOWN
@@ -112,16 +115,21 @@ def amend(seen: Observation, found: Triggered) -> Move:
     )
 
 
-def _inputs_of(run: CurrentRun) -> tuple[str, tuple[UsedVariableSet, ...]]:
+def inputs_of(run: CurrentRun) -> tuple[str, tuple[UsedVariableSet, ...]]:
     """What permission was given for besides commit and spec: a later step gets it after the earlier ones."""
     return run.variables_fingerprint, run.variable_sets
 
 
 def _take_permission(seen: Observation) -> Move:
-    """Take it first. What was read live to see the cause is read again, or a cache that lags would hide it: then
-    permission would be given and taken in turns."""
+    """Take it first. What was read live to see the cause is read again: a cache that lags would hide it, and the next
+    permission that a person gives would be taken as well."""
     probes = input_probes(seen.subject, seen.project) if seen.inputs_live else ()
-    return Move(effects=remove_annotations(seen, EXECUTION_ALLOWED), probes=probes)
+    return Move(effects=remove_permission(seen), probes=probes)
+
+
+def remove_permission(seen: Observation) -> tuple[Effect, ...]:
+    """Return the conditional patch that removes permission and what it was given for; nothing if there is neither."""
+    return remove_annotations(seen, *PERMISSION)
 
 
 def remove_annotations(seen: Observation, *keys: str) -> tuple[Effect, ...]:

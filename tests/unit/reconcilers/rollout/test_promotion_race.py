@@ -5,8 +5,8 @@ from msgspec.structs import replace
 
 from magos.api.kube import JOBS
 from magos.api.meta import ObjectMeta
+from magos.api.phases import Phase
 from magos.api.project import PROJECTS, Project
-from magos.api.workspace import WORKSPACES
 from tests.unit.reconcilers.cluster import Cluster
 from tests.unit.reconcilers.fleet import PROJECT, Fleet, applied, rollout
 from tests.unit.reconcilers.model import NAME, NAMESPACE, OTHER_SHA, SHA, workspace_manifest
@@ -65,9 +65,12 @@ def test_a_member_that_is_only_prepared_later_is_told_and_then_granted() -> None
     assert both.rollout.allowed == {NAME}
 
 
-def test_where_nobody_is_before_it_a_member_is_granted_before_its_first_run() -> None:
+def test_where_nobody_is_before_it_a_member_is_granted_as_soon_as_it_has_a_run() -> None:
     both = Together()
     both.rollout.edit_steps("prod", "dev")
     both.rollout.settle()
+    assert both.rollout.allowed == set()
+    both.workspace.settle()
+    assert both.workspace.workspace.status.phase is Phase.PENDING
+    both.rollout.settle()
     assert both.rollout.allowed == {NAME}
-    assert both.rollout.get(WORKSPACES, NAME).status.phase is None

@@ -34,7 +34,7 @@ def condition(made: Rollout, type_: str) -> tuple[str, str] | None:
 
 
 def test_only_the_first_step_is_granted_while_nothing_has_run() -> None:
-    fleet = Fleet(rollout(*STEPS), [member("d", "dev"), member("s", "staging"), member("p", "prod")])
+    fleet = Fleet(rollout(*STEPS), [member("d", "dev", Phase.PENDING), member("s", "staging"), member("p", "prod")])
     fleet.settle()
     assert fleet.allowed == {"d"}
     assert standing(fleet) == (Phase.RECONCILING, Reason.LEVEL_PROGRESSING, 0)
@@ -91,7 +91,7 @@ def test_a_step_that_selects_nobody_halts_everything_and_all_such_steps_are_name
 def test_an_unparsable_selector_grants_nothing_and_heals_at_once_when_it_is_corrected() -> None:
     nonsense = LabelSelectorRequirement(key="stage", operator="Like", values=("dev",))
     broken = RolloutStep(name="dev", selector=LabelSelector(match_expressions=(nonsense,)))
-    fleet = Fleet(rollout(broken, "prod"), [member("d", "dev"), member("p", "prod")])
+    fleet = Fleet(rollout(broken, "prod"), [member("d", "dev", Phase.PENDING), member("p", "prod")])
     fleet.settle()
     assert standing(fleet) == (Phase.FAILED, Reason.RECONCILE_ERROR, 0)
     assert "[dev]" in fleet.rollout.status.message
@@ -104,7 +104,7 @@ def test_an_unparsable_selector_grants_nothing_and_heals_at_once_when_it_is_corr
 
 
 def test_a_rollout_of_another_project_touches_nobody() -> None:
-    fleet = Fleet(rollout("dev", project="other"), [member("d", "dev")])
+    fleet = Fleet(rollout("dev", project="other"), [member("d", "dev", Phase.PENDING)])
     fleet.settle()
     assert standing(fleet) == (Phase.FAILED, Reason.RECONCILE_ERROR, 0)
     assert fleet.allowed == set()
@@ -122,7 +122,7 @@ def test_a_workspace_in_two_steps_belongs_to_the_earlier_one() -> None:
 
 def test_steps_with_the_same_matches_are_shown_together_and_are_one() -> None:
     steps = (step("dev"), step("dev-eu", "dev"), step("prod"))
-    fleet = Fleet(rollout(*steps), [member("d", "dev"), member("p", "prod", Phase.PENDING)])
+    fleet = Fleet(rollout(*steps), [member("d", "dev", Phase.PENDING), member("p", "prod", Phase.PENDING)])
     fleet.settle()
     assert "[dev, dev-eu]" in fleet.rollout.status.message
     fleet.set(applied("d", "dev"))
@@ -136,7 +136,7 @@ def test_steps_with_the_same_matches_are_shown_together_and_are_one() -> None:
 
 def test_unselected_members_are_counted_named_and_never_run() -> None:
     strays = [member(f"x{number:02}", "", Phase.PENDING, allowed=True) for number in range(12)]
-    fleet = Fleet(rollout("dev"), [member("d", "dev"), *strays])
+    fleet = Fleet(rollout("dev"), [member("d", "dev", Phase.PENDING), *strays])
     fleet.settle()
     assert fleet.allowed == {"d"}
     assert fleet.rollout.status.unselected_workspaces == 12
@@ -245,7 +245,7 @@ def test_a_gated_plan_holds_its_step_but_a_gated_drift_run_holds_nobody() -> Non
 
 
 def test_a_person_s_permission_outside_the_active_step_is_taken_back() -> None:
-    fleet = Fleet(rollout("dev", "prod"), [member("d", "dev"), member("p", "prod", Phase.APPLYING)])
+    fleet = Fleet(rollout("dev", "prod"), [member("d", "dev", Phase.PENDING), member("p", "prod", Phase.APPLYING)])
     fleet.settle()
     fleet.annotate("p", execution_allowed="true")
     fleet.settle()
@@ -263,7 +263,7 @@ def test_terminating_members_are_nobody() -> None:
 
 def test_members_of_other_projects_are_nobody() -> None:
     other = member("o", "dev", Phase.PENDING, allowed=True, project_ref=NameReference(name="other"))
-    fleet = Fleet(rollout("dev"), [other, member("d", "dev")])
+    fleet = Fleet(rollout("dev"), [other, member("d", "dev", Phase.PENDING)])
     fleet.settle()
     assert fleet.allowed == {"o", "d"}
 
@@ -289,7 +289,7 @@ def test_an_unknown_commit_is_promoted_to_nobody_who_has_somebody_before_it() ->
     assert fleet.allowed == set()
     assert "p waits" in fleet.rollout.status.message
     elsewhere = Source(repo_url="https://git.example.com/other.git", target_revision="main")
-    fleet.put(WORKSPACES, member("q", "prod", source=elsewhere))
+    fleet.put(WORKSPACES, member("q", "prod", Phase.PENDING, source=elsewhere))
     fleet.settle()
     assert fleet.allowed == {"q"}
 
@@ -345,7 +345,7 @@ def test_fewer_steps_than_the_stored_one_are_no_trouble() -> None:
 
 
 def test_a_relabelled_member_loses_the_permission_of_its_old_step() -> None:
-    members = [member("d", "dev"), member("e", "dev", Phase.PENDING), member("p", "prod", Phase.PENDING)]
+    members = [member("d", "dev", Phase.PENDING), member("e", "dev", Phase.PENDING), member("p", "prod", Phase.PENDING)]
     fleet = Fleet(rollout("dev", "prod"), members)
     fleet.settle()
     assert fleet.allowed == {"d", "e"}
@@ -368,7 +368,7 @@ def test_what_only_the_server_knows_is_what_counts() -> None:
 
 
 def test_a_rollout_that_is_gone_on_the_server_grants_nothing() -> None:
-    fleet = Fleet(rollout("dev"), [member("d", "dev")])
+    fleet = Fleet(rollout("dev"), [member("d", "dev", Phase.PENDING)])
     fleet.sync()
     fleet.lagging.add(ROLLOUTS.resource)
     fleet.remove(ROLLOUTS, PROJECT)
@@ -386,7 +386,7 @@ def test_a_terminating_rollout_is_ignored() -> None:
 
 
 def test_a_refused_grant_is_told_and_tried_again_a_minute_later() -> None:
-    fleet = Fleet(rollout("dev"), [member("d", "dev")])
+    fleet = Fleet(rollout("dev"), [member("d", "dev", Phase.PENDING)])
     fleet.refusals.append((PatchAnnotations, WORKSPACES.resource, 403, "Forbidden", "webhook says no"))
     fleet.settle()
     assert standing(fleet) == (Phase.FAILED, Reason.RECONCILE_ERROR, 0)
@@ -402,7 +402,7 @@ def test_a_refused_grant_is_told_and_tried_again_a_minute_later() -> None:
 
 
 def test_workspaces_that_may_not_be_listed_are_told() -> None:
-    fleet = Fleet(rollout("dev"), [member("d", "dev")])
+    fleet = Fleet(rollout("dev"), [member("d", "dev", Phase.PENDING)])
     fleet.failing_probes[LiveList] = QueryFailure(reason="Forbidden", message="not allowed to list")
     fleet.settle()
     assert standing(fleet)[1] == Reason.RECONCILE_ERROR
@@ -411,7 +411,7 @@ def test_workspaces_that_may_not_be_listed_are_told() -> None:
 
 
 def test_a_stale_view_is_not_judged_but_asked_again() -> None:
-    fleet = Fleet(rollout("dev"), [member("d", "dev")])
+    fleet = Fleet(rollout("dev"), [member("d", "dev", Phase.PENDING)])
     fleet.stale = True
     decision = fleet.decide()
     assert (decision.status, decision.effects) == (None, ())

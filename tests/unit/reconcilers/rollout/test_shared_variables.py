@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from magos.api.annotations import EXECUTION_ALLOWED
 from magos.api.kube import JOBS
 from magos.api.meta import ObjectMeta
 from magos.api.phases import Phase
@@ -14,6 +13,7 @@ from magos.api.status import NameReference
 from magos.api.triggers import Trigger
 from magos.api.variableset import VARIABLESETS, VariableSet, VariableSetSpec, VariableSetStatus
 from magos.api.workspace import WORKSPACES, ObservedVariables, Source, UsedVariableSet, Workspace
+from magos.reconcilers.permission import permitted
 from magos.reconcilers.workspace.inputs.layers import Layer
 from magos.reconcilers.workspace.inputs.variables import Composition, compose
 from tests.unit.reconcilers.cluster import Cluster
@@ -189,7 +189,7 @@ def test_variables_that_change_after_the_grant_are_not_taken_by_it(inherited: bo
     assert both.rollout.allowed == {NAME}
     both.change("2")
     both.workspace.settle()
-    assert EXECUTION_ALLOWED not in both.workspace.workspace.metadata.annotations
+    assert not permitted(both.workspace.workspace)
     both.settle()
     assert both.workspace.all(JOBS) == []
     both.first_takes("2")

@@ -19,6 +19,7 @@ def test_a_run_takes_at_most_fourteen_writes_from_pending_to_applied() -> None:
     model.put(PROJECTS, Project(metadata=ObjectMeta(name="platform", namespace=NAMESPACE)))
     model.settle(project=True)
     model.put(WORKSPACES, workspace_manifest())
+    model.annotate(detected_revision=SHA)
     model.settle(project=True)
     model.step()  # the finalizer
     model.writes.clear()

@@ -9,7 +9,6 @@
 
 from msgspec.structs import replace
 
-from magos.api.annotations import EXECUTION_ALLOWED
 from magos.api.conditions import shorten
 from magos.api.likeness import credentials_hint
 from magos.api.names import JobType, job_name
@@ -17,10 +16,11 @@ from magos.api.phases import WITH_PLAN, Phase
 from magos.api.reasons import Reason, reason_in
 from magos.api.triggers import Trigger
 from magos.ids import RunID
+from magos.reconcilers.permission import named_otherwise
 from magos.reconcilers.workspace.evidence.situations import RefusedStart
 from magos.reconcilers.workspace.evidence.triggers import Cause, higher, named_cause
 from magos.reconcilers.workspace.handlers.finish import finish
-from magos.reconcilers.workspace.handlers.reset import remove_annotations, reset
+from magos.reconcilers.workspace.handlers.reset import inputs_of, remove_permission, reset
 from magos.reconcilers.workspace.handlers.starting.admission import Refused, judge_specs, judge_start, selected_policies
 from magos.reconcilers.workspace.handlers.starting.blockers import Blocker, find_blocker, judge_claim
 from magos.reconcilers.workspace.handlers.starting.identity import judge_identity, judge_namespace
@@ -37,7 +37,7 @@ __all__ = ["await_permission", "refuse", "rejudge", "restart", "start_apply", "s
 
 
 def await_permission(seen: Observation) -> Move:
-    """Show who is expected to give permission."""
+    """Show who is expected to give permission, and why what the Workspace may carry is none."""
     workspace = seen.subject
     namespace, project = workspace.metadata.namespace, workspace.spec.project_ref.name
     if seen.project is None:
@@ -50,9 +50,12 @@ def await_permission(seen: Observation) -> Move:
             f"Run {seen.run_id} waits for permission from Project {namespace}/{project},"
             " or from the Rollout of the same name if there is one: see its message."
         )
+    void = named_otherwise(workspace)
+    if void:
+        message = f"{message} The permission it carries does not count: it was given for {void}."
     phase = seen.phase or Phase.PENDING
     # Every run waits for a moment; it is worth a warning where somebody is missing or has taken permission back.
-    odd = seen.project is None or phase in WITH_PLAN
+    odd = seen.project is None or (phase in WITH_PLAN and not void)
     told = seen.subject.status.reason == Reason.AWAITING_ROLLOUT
     return Move(
         status=to(seen, phase, Reason.AWAITING_ROLLOUT, message),
@@ -92,10 +95,8 @@ def _launch(seen: Observation, claim: tuple[Effect, ...], policies: SelectedPoli
     """The inputs go to status in the write before the Job that gets them."""
     inputs = seen.inputs if isinstance(seen.inputs, Composition) else Composition()
     run = replace(seen.run, variables_fingerprint=inputs.fingerprint, variables=inputs.used, variable_sets=inputs.sets)
-    if run.variable_sets != seen.run.variable_sets:  # not amended, because there is no Project that would tell of sets
-        return Move(
-            status=replace(seen.subject.status, current_run=run), effects=remove_annotations(seen, EXECUTION_ALLOWED)
-        )
+    if inputs_of(run) != inputs_of(seen.run):  # not amended, because there is no Project that would tell of sets
+        return Move(status=replace(seen.subject.status, current_run=run), effects=remove_permission(seen))
     return Move(
         status=replace(seen.subject.status, current_run=run) if run != seen.run else None,
         effects=(*claim, *store_policies(seen, policies), create_plan(seen, run, inputs, policies)),
@@ -139,7 +140,7 @@ def refuse(seen: Observation, refused: Refused) -> Move:
             current_run=run,
             last_handled_reconcile_request=served,
         ),
-        effects=remove_annotations(seen, EXECUTION_ALLOWED),
+        effects=remove_permission(seen),
         events=(warning(seen, refused.reason, "Start", refused.message),),
     )
 
