@@ -60,6 +60,7 @@ _OUTBOUND = ("tests/unit/outbound/test_outbound_connections.py",)
 _PARSERS = ("tests/unit/git/test_git_parsers.py",)
 _PEERS = ("tests/unit/outbound/test_outbound_peers.py",)
 _DOWNLOADS = ("tests/unit/toolchain/test_toolchain_downloads.py",)
+_CLOCKS = ("tests/sim/test_clock_skew.py",)
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,22 @@ MUTATIONS = (
         "magos/reconcilers/workspace",
         "if audited or not seen.subject.spec.auto_apply:",
         "if not seen.subject.spec.auto_apply:",
+    ),
+    Mutation(
+        "clocks: the age of a Job is by the API server's clock alone",
+        "magos/reconcilers/workspace",
+        'record.created_at if record is not None else ""',
+        '""',
+        _CLOCKS,
+    ),
+    Mutation(
+        "clocks: the Lease expires by the wall clock",
+        "magos/runtime/leaderelection",
+        "return self._seen_at + (duration or self._timing.lease)",
+        "at = __import__('datetime').datetime.fromisoformat(self._seen.spec.renew_time)\n"
+        "        late = (self._clock.now() - at).total_seconds()\n"
+        "        return self._clock.monotonic() - late + (duration or self._timing.lease)",
+        _CLOCKS,
     ),
     Mutation(
         "policies: Deny and Warn do not block",

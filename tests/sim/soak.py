@@ -16,7 +16,12 @@ from tests.sim.tally import Tally
 
 __all__ = ["main"]
 
-_TESTS = ("tests/sim/test_users_and_adversary.py", "tests/sim/test_crash_points.py", "tests/sim/test_faults.py")
+_TESTS = (
+    "tests/sim/test_users_and_adversary.py",
+    "tests/sim/test_crash_points.py",
+    "tests/sim/test_faults.py",
+    "tests/sim/test_clock_skew.py",
+)
 _COMMAND = (sys.executable, "-m", "pytest", "-n", "auto", "--dist", "worksteal", *_TESTS)
 
 

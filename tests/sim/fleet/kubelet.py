@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from magos.api.names import volume_claim_name
+from magos.api.timestamps import format_time
+from magos.runtime.clock import Clock
 from tests.sim.apiserver import SimApiServer
 from tests.sim.apiserver.resources import Json
 from tests.sim.fleet.actor import Actor
@@ -35,8 +37,9 @@ class Kubelet(Actor):
     name: ClassVar[str] = "kubelet"
     resources: ClassVar[tuple[str, ...]] = ("pods",)
 
-    def __init__(self, server: SimApiServer, rng: random.Random, terraform: Terraform) -> None:
+    def __init__(self, server: SimApiServer, rng: random.Random, terraform: Terraform, clock: Clock) -> None:
         super().__init__(server, rng)
+        self.clock = clock
         self.starts = True
         self.mute = False
         self._terraform = terraform
@@ -71,7 +74,7 @@ class Kubelet(Actor):
         if self.now() < running.ends_at:
             if not running.tool:
                 running.tool = True
-                self._report(pod, {"initContainerStatuses": [_state("fetch", _ended(0)), _state("terraform", _RUNS)]})
+                self._report(pod, {"initContainerStatuses": [self._done("fetch"), self._begun("terraform")]})
             return running.ends_at
         self._end(pod, running)
         return None
@@ -89,7 +92,7 @@ class Kubelet(Actor):
         work = self._terraform.begin(order_of(pod, self._claim(pod), lambda item: self._variables(namespace, item)))
         ends_at = self.now() + work.seconds
         self._running[pod["metadata"]["uid"]] = _Running(work, ends_at)
-        self._report(pod, {"phase": "Running", "initContainerStatuses": [_state("fetch", _RUNS)]})
+        self._report(pod, {"phase": "Running", "initContainerStatuses": [self._begun("fetch")]})
         return min(ends_at, self.now() + work.seconds / 2)
 
     def _never_started(self, pod: Json) -> None:
@@ -100,10 +103,17 @@ class Kubelet(Actor):
         result = self._terraform.end(running.work, interrupted=running.stopping)
         code = result.exit_code
         message = "" if self.mute else encode(result)
-        stages = [_state(name, _ended(0)) for name in ("fetch", "terraform")]
-        main = _state("job", {"terminated": {"exitCode": code, "message": message}})
+        stages = [self._done(name) for name in ("fetch", "terraform")]
+        main = self._done("job", code, message)
         body = {"initContainerStatuses": stages, "containerStatuses": [main]}
         self._report(pod, {"phase": "Failed" if code else "Succeeded", **body})
+
+    def _begun(self, name: str) -> Json:
+        return _state(name, {"running": {"startedAt": format_time(self.clock.now())}})
+
+    def _done(self, name: str, code: int = 0, message: str = "") -> Json:
+        ended = {"exitCode": code, "message": message, "finishedAt": format_time(self.clock.now())}
+        return _state(name, {"terminated": ended})
 
     def _report(self, pod: Json, status: Json) -> None:
         self.patch("pods", pod, {"status": status}, "status")
@@ -134,13 +144,6 @@ class Kubelet(Actor):
                 text = str((found.get("data") or {}).get(reference["key"], ""))
                 return base64.b64decode(text).decode() if resource == "secrets" else text
         return str(env.get("value", ""))
-
-
-_RUNS: Json = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
-
-
-def _ended(code: int) -> Json:
-    return {"terminated": {"exitCode": code}}
 
 
 def _state(name: str, state: Json) -> Json:

@@ -8,12 +8,14 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
+from magos.api.annotations import RECORD
 from magos.api.kube import Job, Pod
 from magos.api.names import JobType
 from magos.api.phases import WITH_PLAN, Phase
 from magos.api.timestamps import parse_time
 from magos.durations import format_duration
 from magos.reconcilers.workspace.observation import Observation
+from magos.reconcilers.workspace.pod.record import decode_record
 
 __all__ = ["Unstarted", "abandoned_jobs", "has_ended", "pod_started", "running_type", "unstarted"]
 
@@ -67,12 +69,12 @@ def abandoned_jobs(seen: Observation) -> tuple[Job, ...]:
 
 
 def unstarted(seen: Observation, job: Job) -> Unstarted:
-    """Return how far the start of ``job`` is; its age counts from its creation, never from the future."""
-    created, limit = _created(job, seen.now), seen.settings.start_timeout
-    age, patience = seen.now - created, min(_PATIENCE, limit)
+    """Return how far the start of ``job`` is."""
+    age, limit = _age(job, seen.now), seen.settings.start_timeout
+    patience = min(_PATIENCE, limit)
     waited = format_duration(timedelta(seconds=int(age.total_seconds())))
     early, expired = age < patience, age >= limit
-    again = created + patience if early else min(created + limit, seen.now + _LOOK_AGAIN)
+    again = seen.now + (patience - age if early else min(limit - age, _LOOK_AGAIN))
     return Unstarted(
         early=early,
         expired=expired,
@@ -81,9 +83,20 @@ def unstarted(seen: Observation, job: Job) -> Unstarted:
     )
 
 
-def _created(job: Job, now: datetime) -> datetime:
-    """The server's time of creation; never in the future, whatever the clocks say."""
+def _age(job: Job, now: datetime) -> timedelta:
+    """The age of a Job by the API server's time of its creation and by its creator's: the lower one counts.
+
+    Neither clock need agree with ours, so that no start is given up because one of them is slow; one that is fast has
+    the Job created in the future and says nothing.
+    """
+    record = decode_record(job.metadata.annotations.get(RECORD, ""))
+    told = (job.metadata.creation_timestamp or "", record.created_at if record is not None else "")
+    ages = [now - created for created in map(_time, told) if created is not None and created <= now]
+    return min(ages, default=timedelta(0))
+
+
+def _time(text: str) -> datetime | None:
     try:
-        return min(parse_time(job.metadata.creation_timestamp or ""), now)
+        return parse_time(text)
     except ValueError:
-        return now
+        return None

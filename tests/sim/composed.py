@@ -1,0 +1,66 @@
+"""A canonical scene played while something else goes on in the cluster, with the checker on and the figures counted."""
+
+import random
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Protocol
+
+from tests.sim.fleet.clocks import EXACT, Clocks
+from tests.sim.fleet.cluster import Fleet, play
+from tests.sim.history.story import story
+from tests.sim.scenarios import SCENARIOS
+from tests.sim.tally import TALLY
+
+__all__ = ["Disturbance", "calm_end", "judge", "play_disturbed"]
+
+
+class Disturbance(Protocol):
+    """Something that goes on beside a scene until its end; ``faults`` counts what it has done."""
+
+    @property
+    def faults(self) -> int:
+        """Number of things done so far."""
+        ...
+
+    async def run(self) -> None:
+        """Go on until cancelled or done."""
+        ...
+
+
+Make = Callable[[Fleet, random.Random], Disturbance]
+
+
+def play_disturbed(
+    name: str, seed: int, make: Make | None = None, *, clocks: Clocks = EXACT, election: bool | None = None
+) -> tuple[Fleet, Disturbance | None]:
+    """Play the scene, judge its history, and return the fleet as it was left, with what disturbed it."""
+    scenario = SCENARIOS[name]
+    elected = scenario.elections[seed % len(scenario.elections)] if election is None else election
+    made: list[Disturbance] = []
+
+    async def scene(fleet: Fleet) -> None:
+        if make is not None:
+            made.append(make(fleet, random.Random(seed + 100)))
+            fleet.also.start_soon(made[0].run)
+        await scenario.play(fleet)
+
+    fleet = play(lambda: Fleet(seed, programs=scenario.programs, election=elected, clocks=clocks), scene, seed=seed)
+    judge(fleet)
+    TALLY.faults += sum(each.faults for each in made)
+    return fleet, made[0] if made else None
+
+
+def judge(fleet: Fleet) -> None:
+    """Count the history, and assert that it breaks no invariant."""
+    found = fleet.violations()
+    TALLY.histories += 1
+    TALLY.violations += len(found)
+    assert not found, "\n".join([f"seed {fleet.seed}", *map(str, found), *story(fleet.history.records)])
+
+
+@cache
+def calm_end(name: str) -> Mapping[tuple[str, str], str]:
+    """Return what the infrastructure is like after the scene when nothing disturbs it."""
+    scenario = SCENARIOS[name]
+    fleet = play(lambda: Fleet(1, programs=scenario.programs, election=scenario.elections[0]), scenario.play)
+    return fleet.terraform.infrastructure
