@@ -60,6 +60,7 @@ _OUTBOUND = ("tests/unit/outbound/test_outbound_connections.py",)
 _PARSERS = ("tests/unit/git/test_git_parsers.py",)
 _PEERS = ("tests/unit/outbound/test_outbound_peers.py",)
 _DOWNLOADS = ("tests/unit/toolchain/test_toolchain_downloads.py",)
+_LATE = ("tests/sim/test_late_effects.py::test_a_job_of_an_earlier_run_that_comes_late_holds_no_apply",)
 _CLOCKS = ("tests/sim/test_clock_skew.py",)
 
 
@@ -138,6 +139,13 @@ MUTATIONS = (
         'record.created_at if record is not None else ""',
         '""',
         _CLOCKS,
+    ),
+    Mutation(
+        "late effects: a Job of an earlier run that came late holds the apply for ever",
+        "magos/reconcilers/workspace",
+        "effects=(delete_job(lingering),) if lingering.metadata.deletion_timestamp is None else (),",
+        "",
+        _LATE,
     ),
     Mutation(
         "clocks: the Lease expires by the wall clock",

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from magos.runtime.client.transport import HttpRequest
 from tests.sim.apiserver import problems
 
-__all__ = ["Answer", "Fault", "Faults", "Hang", "Lose", "Rule"]
+__all__ = ["Answer", "Fault", "Faults", "Hang", "Late", "Lose", "Rule"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,24 @@ class Answer:
         return problems.Problem(self.code, self.reason, self.message, retry_after=self.retry_after)
 
 
-Fault: TypeAlias = Lose | Hang | Answer
+@dataclass(frozen=True, kw_only=True)
+class Late:
+    """The client gives up, and the server carries the request out only ``seconds`` after it was sent.
+
+    With ``reset`` the connection breaks at once, else there is no answer within the request's timeout. Preconditions
+    are judged when the request takes effect.
+    """
+
+    seconds: tuple[float, float] = (0.1, 120.0)
+    reset: bool = False
+
+    @property
+    def effect(self) -> bool:
+        """It will have one."""
+        return True
+
+
+Fault: TypeAlias = Lose | Hang | Answer | Late
 
 
 @dataclass(kw_only=True)

@@ -35,7 +35,7 @@ class Kubelet(Actor):
     """See the module. ``starts = False`` leaves new pods waiting, as a missing image does."""
 
     name: ClassVar[str] = "kubelet"
-    resources: ClassVar[tuple[str, ...]] = ("pods",)
+    resources: ClassVar[tuple[str, ...]] = ("pods", "persistentvolumeclaims")
 
     def __init__(self, server: SimApiServer, rng: random.Random, terraform: Terraform, clock: Clock) -> None:
         super().__init__(server, rng)
@@ -80,6 +80,9 @@ class Kubelet(Actor):
         return None
 
     def _start(self, pod: Json) -> float | None:
+        claim = self._claim(pod)
+        if claim is None:
+            return None
         if not pod["spec"].get("nodeName"):
             self.patch("pods", pod, {"spec": {"nodeName": NODE}})
             self.wake()
@@ -89,7 +92,7 @@ class Kubelet(Actor):
             self._report(pod, {"initContainerStatuses": [_state("fetch", waiting)]})
             return None
         namespace = pod["metadata"]["namespace"]
-        work = self._terraform.begin(order_of(pod, self._claim(pod), lambda item: self._variables(namespace, item)))
+        work = self._terraform.begin(order_of(pod, claim, lambda item: self._variables(namespace, item)))
         ends_at = self.now() + work.seconds
         self._running[pod["metadata"]["uid"]] = _Running(work, ends_at)
         self._report(pod, {"phase": "Running", "initContainerStatuses": [self._begun("fetch")]})
@@ -118,14 +121,14 @@ class Kubelet(Actor):
     def _report(self, pod: Json, status: Json) -> None:
         self.patch("pods", pod, {"status": status}, "status")
 
-    def _claim(self, pod: Json) -> str:
-        """The volume is the claim's, and the claim's UID is what tells two claims of one name apart."""
+    def _claim(self, pod: Json) -> str | None:
+        """The UID of the claim, which tells two claims of one name apart; None where the scheduler finds no claim."""
         for volume in pod["spec"].get("volumes") or []:
             name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
             if name:
                 key = (pod["metadata"]["namespace"], name)
                 found = self.server.store.get(self.type("persistentvolumeclaims"), key)
-                return str(found["metadata"]["uid"] if found is not None else name)
+                return None if found is None else str(found["metadata"]["uid"])
         return volume_claim_name(pod["metadata"]["name"])
 
     def _variables(self, namespace: str, pod: Json) -> str:

@@ -32,7 +32,7 @@ class Violation:
 
 
 def violations(history: History, *, slack: float = SLACK, fast: float = 0.0) -> list[Violation]:
-    """Return every breach in the order in which they happened; ``fast`` is by how much a controller's clock may lead."""
+    """Return every breach in the order in which they happened; ``fast`` is by how much a controller's clock leads."""
     state, calm = State(slack), Calm(fast)
     found: list[Violation] = []
     for record in history:
