@@ -61,6 +61,7 @@ _PARSERS = ("tests/unit/git/test_git_parsers.py",)
 _PEERS = ("tests/unit/outbound/test_outbound_peers.py",)
 _DOWNLOADS = ("tests/unit/toolchain/test_toolchain_downloads.py",)
 _LATE = ("tests/sim/test_late_effects.py::test_a_job_of_an_earlier_run_that_comes_late_holds_no_apply",)
+_CLEANERS = ("tests/sim/test_cleaners.py",)
 _CLOCKS = ("tests/sim/test_clock_skew.py",)
 
 
@@ -146,6 +147,13 @@ MUTATIONS = (
         "effects=(delete_job(lingering),) if lingering.metadata.deletion_timestamp is None else (),",
         "",
         _LATE,
+    ),
+    Mutation(
+        "cleaners: a saved result counts only while its pod is there",
+        "magos/reconcilers/workspace/handlers",
+        "    if saved is not None:\n        return judge(",
+        "    if saved is not None and found.pods:\n        return judge(",
+        _CLEANERS,
     ),
     Mutation(
         "clocks: the Lease expires by the wall clock",

@@ -21,6 +21,7 @@ _TESTS = (
     "tests/sim/test_crash_points.py",
     "tests/sim/test_faults.py",
     "tests/sim/test_clock_skew.py",
+    "tests/sim/test_cleaners.py",
     "tests/sim/test_late_effects.py",
 )
 _COMMAND = (sys.executable, "-m", "pytest", "-n", "auto", "--dist", "worksteal", *_TESTS)
