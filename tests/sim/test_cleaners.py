@@ -1,10 +1,17 @@
 """Ended Jobs and pods that somebody clears away: before anybody has read them, or as soon as that is done."""
 
+import random
+from functools import partial
+
 import pytest
 
+from magos.api.annotations import RESULT
 from magos.api.reasons import Reason
+from tests.sim.apiserver.resources import Json
+from tests.sim.apiserver.store import Change
 from tests.sim.composed import calm_end, play_disturbed
 from tests.sim.fleet.cleaner import Cleaner
+from tests.sim.fleet.cluster import Fleet
 from tests.sim.history.records import WorkspaceWritten
 from tests.sim.scenarios import SCENARIOS
 from tests.sim.tally import ROUND
@@ -23,7 +30,13 @@ def test_a_scene_ends_well_whatever_ended_job_or_pod_is_gone_too_early(name: str
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_what_is_cleared_away_after_it_was_read_is_never_missed(name: str) -> None:
-    fleet, cleaner = play_disturbed(name, ROUND, lambda fleet, rng: Cleaner(fleet.server, rng, greedy=False))
+    """Although every process dies right after it has saved a result, and the pod is gone when the next one looks."""
+
+    def make(fleet: Fleet, rng: random.Random) -> Cleaner:
+        fleet.server.store.subscribe(partial(_kill_who_saves, fleet))
+        return Cleaner(fleet.server, rng, greedy=False)
+
+    fleet, cleaner = play_disturbed(name, ROUND, make)
     assert cleaner is not None
     assert cleaner.faults > 0
     told = [each.new.status for each in fleet.history.records if isinstance(each, WorkspaceWritten) and each.new]
@@ -31,3 +44,12 @@ def test_what_is_cleared_away_after_it_was_read_is_never_missed(name: str) -> No
     if name != "job deleted by a person":
         assert lost == []
     assert fleet.terraform.infrastructure == calm_end(name)
+
+
+def _kill_who_saves(fleet: Fleet, change: Change) -> None:
+    if change.resource == "jobs.batch" and _is_saved(change.new) and not _is_saved(change.old):
+        fleet.leader("workspace").kill()
+
+
+def _is_saved(job: Json | None) -> bool:
+    return job is not None and RESULT in (job["metadata"].get("annotations") or {})
