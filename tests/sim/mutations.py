@@ -62,6 +62,8 @@ _PEERS = ("tests/unit/outbound/test_outbound_peers.py",)
 _DOWNLOADS = ("tests/unit/toolchain/test_toolchain_downloads.py",)
 _LATE = ("tests/sim/test_late_effects.py::test_a_job_of_an_earlier_run_that_comes_late_holds_no_apply",)
 _CLEANERS = ("tests/sim/test_cleaners.py",)
+_SECOND = ("tests/sim/test_second_starts.py",)
+_BINDING = ("tests/sim/test_binding.py",)
 _CLOCKS = ("tests/sim/test_clock_skew.py",)
 
 
@@ -154,6 +156,20 @@ MUTATIONS = (
         "    if saved is not None:\n        return judge(",
         "    if saved is not None and found.pods:\n        return judge(",
         _CLEANERS,
+    ),
+    Mutation(
+        "second starts: a pod on a node that cannot be reached has ended",
+        "magos/api/kube",
+        'return self.status.phase in ("Succeeded", "Failed")',
+        'return self.status.phase in ("Succeeded", "Failed", "Unknown")',
+        _SECOND,
+    ),
+    Mutation(
+        "binding: a pod starts on a claim that is being deleted",
+        "magos/reconcilers/workspace/handlers",
+        "if claim.metadata.deletion_timestamp is not None:",
+        "if False:",
+        _BINDING,
     ),
     Mutation(
         "clocks: the Lease expires by the wall clock",

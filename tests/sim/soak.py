@@ -20,7 +20,9 @@ _TESTS = (
     "tests/sim/test_users_and_adversary.py",
     "tests/sim/test_crash_points.py",
     "tests/sim/test_faults.py",
+    "tests/sim/test_binding.py",
     "tests/sim/test_clock_skew.py",
+    "tests/sim/test_second_starts.py",
     "tests/sim/test_cleaners.py",
     "tests/sim/test_late_effects.py",
 )

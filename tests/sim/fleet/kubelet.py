@@ -32,7 +32,9 @@ class _Running:
 
 
 class Kubelet(Actor):
-    """See the module. ``starts = False`` leaves new pods waiting, as a missing image does."""
+    """See the module. ``starts = False`` leaves new pods waiting, as a missing image does; where somebody ``binds``
+    claims, pods wait for that.
+    """
 
     name: ClassVar[str] = "kubelet"
     resources: ClassVar[tuple[str, ...]] = ("pods", "persistentvolumeclaims")
@@ -41,6 +43,7 @@ class Kubelet(Actor):
         super().__init__(server, rng)
         self.clock = clock
         self.starts = True
+        self.binds = False
         self.mute = False
         self._terraform = terraform
         self._running: dict[str, _Running] = {}
@@ -55,6 +58,14 @@ class Kubelet(Actor):
         deadlines = [self._pod(pod) for pod in pods if pod["spec"].get("nodeName", NODE) == NODE]
         return min((each for each in deadlines if each is not None), default=None)
 
+    def reboot(self) -> None:
+        """The node loses its power: what runs breaks off, and every pod begins anew, init containers included."""
+        for uid, running in self._running.items():
+            self._terraform.end(running.work, interrupted=True)
+            again = self._terraform.begin(running.work.order)
+            self._running[uid] = _Running(again, self.now() + again.seconds)
+        self.wake()
+
     def _pod(self, pod: Json) -> float | None:
         uid, phase = pod["metadata"]["uid"], (pod.get("status") or {}).get("phase", "")
         going = "deletionTimestamp" in pod["metadata"]
@@ -63,6 +74,8 @@ class Kubelet(Actor):
             if going:
                 self.delete("pods", pod, grace=0)
             return None
+        if phase == "Unknown" and running is not None:
+            self._report(pod, {"phase": "Running", "reason": None})
         if running is None:
             if not going:
                 return self._start(pod)
@@ -82,6 +95,7 @@ class Kubelet(Actor):
     def _start(self, pod: Json) -> float | None:
         claim = self._claim(pod)
         if claim is None:
+            self._unscheduled(pod)
             return None
         if not pod["spec"].get("nodeName"):
             self.patch("pods", pod, {"spec": {"nodeName": NODE}})
@@ -122,14 +136,25 @@ class Kubelet(Actor):
         self.patch("pods", pod, {"status": status}, "status")
 
     def _claim(self, pod: Json) -> str | None:
-        """The UID of the claim, which tells two claims of one name apart; None where the scheduler finds no claim."""
+        """The UID of the claim, which tells two claims of one name apart; None where the scheduler waits for it."""
         for volume in pod["spec"].get("volumes") or []:
             name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
             if name:
                 key = (pod["metadata"]["namespace"], name)
                 found = self.server.store.get(self.type("persistentvolumeclaims"), key)
-                return None if found is None else str(found["metadata"]["uid"])
+                return str(found["metadata"]["uid"]) if found is not None and self._usable(found) else None
         return volume_claim_name(pod["metadata"]["name"])
+
+    def _usable(self, claim: Json) -> bool:
+        bound = not self.binds or (claim.get("status") or {}).get("phase") == "Bound"
+        return bound and "deletionTimestamp" not in claim["metadata"]
+
+    def _unscheduled(self, pod: Json) -> None:
+        told = (pod.get("status") or {}).get("conditions")
+        message = "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        if not told and "nodeName" not in pod["spec"]:
+            self._report(pod, {"phase": "Pending", "conditions": [condition]})
 
     def _variables(self, namespace: str, pod: Json) -> str:
         """What the tool gets as ``TF_VAR_…``, references resolved as the kubelet does."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from magos.api.kube import SECRETS, SERVICE_ACCOUNTS
+from magos.api.kube import PODS, SECRETS, SERVICE_ACCOUNTS
 from magos.api.labels import JOB_SERVICE_ACCOUNT, RUNNER
 from magos.api.meta import Kind
 from magos.api.project import PROJECTS
@@ -64,6 +64,13 @@ class Users:
             except Problem as problem:
                 if problem.code != 404:
                     raise
+
+    def delete_by_force(self, pod: Json) -> None:
+        """Remove a pod from the API at once, finalizers too, wherever its containers are."""
+        name = pod["metadata"]["name"]
+        self.patch(PODS, name, {"metadata": {"finalizers": None}})
+        self.delete(PODS, name, grace=0)
+        self.delete(PODS, name, grace=0)  # the first one found it with a grace period
 
     def project(self, name: str = "platform", **spec: Any) -> None:
         """Create a Project."""
