@@ -139,6 +139,11 @@ def reconcile(seen: Observation) -> Decision:
 def _orchestrate(seen: Observation, project: Project) -> Decision:
     """DefaultParallel: grant every member that waits and is old enough."""
     old = project.status
+    meta = project.metadata
+    query = LiveGet(ROLLOUTS, meta.namespace, meta.name)
+    if seen.rollout_live is None and old.reason == Reason.MANAGED_BY_ROLLOUT:
+        # A cache that lags is no proof that the Rollout is gone: status would be written to and fro.
+        return Decision(queries=(query,), outcome=Outcome.WAITING)
     retry = retry_time(old.last_reconcile_time, rejected=old.reason == Reason.RECONCILE_ERROR)
     if seen.rollout_live is None and seen.now < retry:
         status = _status(seen, project, Phase.FAILED, Reason.RECONCILE_ERROR, old.message)
@@ -154,10 +159,8 @@ def _orchestrate(seen: Observation, project: Project) -> Decision:
     if not eligible:
         return Decision(status=status, requeue_at=again, outcome=Outcome.WAITING if waiting else Outcome.DONE)
     if seen.rollout_live is None:
-        query = LiveGet(ROLLOUTS, project.metadata.namespace, project.metadata.name)
         return Decision(status=status, queries=(query,), requeue_at=again, outcome=Outcome.WAITING)
     granted = round_robin(eligible, seen.now)[:GRANTS_PER_JUDGEMENT]
-    meta = project.metadata
     still = (
         Unchanged(kind=PROJECTS, namespace=meta.namespace, name=meta.name, resource_version=meta.resource_version),
         Unchanged(kind=ROLLOUTS, namespace=meta.namespace, name=meta.name, resource_version=""),

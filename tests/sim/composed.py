@@ -5,14 +5,24 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Protocol
 
+from magos.api.workspace import WORKSPACES
 from tests.sim.fleet.clocks import EXACT, Clocks
 from tests.sim.fleet.cluster import Fleet, play
 from tests.sim.history.checker import Violation
+from tests.sim.history.pace import Pace, paces
 from tests.sim.history.story import story
 from tests.sim.scenarios import SCENARIOS
 from tests.sim.tally import TALLY
 
 __all__ = ["Disturbance", "Make", "calm_end", "judge", "play_disturbed"]
+
+
+MOST_REQUESTS = 60
+"""Requests of one controller for one thing within a minute: scenes take up to 45, and a controller that writes without
+end is slowed down only after as many writes as this."""
+
+MOST_OF_A_MEMBER = 15
+"""What each Workspace may add to the requests for a collection, or for the status of its Project and its Rollout."""
 
 
 class Disturbance(Protocol):
@@ -67,6 +77,13 @@ def judge(fleet: Fleet, known: Known = _none) -> None:
     TALLY.histories += 1
     TALLY.violations += len(found)
     assert not found, "\n".join([f"seed {fleet.seed}", *map(str, found), *story(fleet.history.records)])
+    hot = [each for each in paces(fleet.server.served, fleet.programs) if each.requests > _bound(fleet, each)]
+    assert not hot, f"seed {fleet.seed}: " + "; ".join(map(str, hot))
+
+
+def _bound(fleet: Fleet, pace: Pace) -> int:
+    members = 0 if pace.of_workspace else len(fleet.items(WORKSPACES.resource))
+    return MOST_REQUESTS + MOST_OF_A_MEMBER * members
 
 
 @cache

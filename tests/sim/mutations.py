@@ -64,6 +64,8 @@ _LATE = ("tests/sim/test_late_effects.py::test_a_job_of_an_earlier_run_that_come
 _CLEANERS = ("tests/sim/test_cleaners.py",)
 _SECOND = ("tests/sim/test_second_starts.py",)
 _BINDING = ("tests/sim/test_binding.py",)
+_PACE = ("tests/sim/test_pace.py",)
+_NAMES = ("tests/sim/test_long_names.py",)
 _CLOCKS = ("tests/sim/test_clock_skew.py",)
 
 
@@ -170,6 +172,27 @@ MUTATIONS = (
         "if claim.metadata.deletion_timestamp is not None:",
         "if False:",
         _BINDING,
+    ),
+    Mutation(
+        "pace: a cache that lags takes a Project from its Rollout and back",
+        "magos/reconcilers",
+        "if seen.rollout_live is None and old.reason == Reason.MANAGED_BY_ROLLOUT:",
+        "if False:",
+        _PACE,
+    ),
+    Mutation(
+        "names: a claim is named after the beginning of a name",
+        "magos/api",
+        'return f"{workspace}-data"',
+        'return f"{_cut(workspace)}-data"',
+        _NAMES,
+    ),
+    Mutation(
+        "names: a Job is named after the whole name",
+        "magos/api",
+        'return f"{_cut(workspace)}-{job_type}-',
+        'return f"{workspace}-{job_type}-',
+        _NAMES,
     ),
     Mutation(
         "clocks: the Lease expires by the wall clock",

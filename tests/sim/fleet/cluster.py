@@ -5,7 +5,6 @@ same scene give the same history to the last record.
 """
 
 import random
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -208,20 +207,6 @@ class Fleet:
         """Return the replica that leads, the first one if none does right now."""
         replicas = [each for each in self.replicas if each.program == program]
         return next((each for each in replicas if each.leads), replicas[0])
-
-    def busiest_minute(self) -> int:
-        """Return the most requests that one controller has made within a minute, leases left out."""
-        most = 0
-        for program in self.programs:
-            recent: deque[float] = deque()
-            for each in self.server.served:
-                if each.user != program or "/leases" in each.path:
-                    continue
-                recent.append(each.at)
-                while recent[0] < each.at - 60:
-                    recent.popleft()
-                most = max(most, len(recent))
-        return most
 
     def commit(self, *, url: str = URL, branch: str = "main", **what: Any) -> str:
         """Push a commit; where no RefWatcher takes part, a hook of the Git server tells the Workspaces."""
