@@ -38,7 +38,7 @@ def test_jobs_that_are_created_late_make_no_tool_work_twice_and_stop_nobody(name
 
 
 @pytest.mark.xfail(strict=True, raises=AssertionError, reason="the creation of a Job cannot be called back")
-@pytest.mark.parametrize(("name", "seed"), [("variables rotated in the gate", 0), ("commit during apply", 1)])
+@pytest.mark.parametrize(("name", "seed"), [("variables rotated in the gate", 0), ("commits noticed by RefWatcher", 0)])
 def test_no_job_is_created_once_its_client_has_given_it_up(name: str, seed: int) -> None:
     fleet, _ = play_disturbed(name, seed, _late_jobs(probability=0.5), known=lambda _: True)
     assert [each for each in fleet.violations() if _is_second_job(each)] == []

@@ -66,7 +66,7 @@ def test_a_planted_hot_loop_is_noticed(kind: str) -> None:
     hot = fastest(fleet.server.served, fleet.programs)
     assert (hot.user, hot.target.rpartition("/")[2]) == ("workspace", "a")
     assert hot.requests > MOST_REQUESTS
-    with pytest.raises(AssertionError, match="workspace (asks|wrote)"):
+    with pytest.raises(AssertionError, match=r"workspace (asks|wrote)"):
         judge(fleet)
 
 

@@ -42,14 +42,20 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Late:
-    """The client gives up, and the server carries the request out only ``seconds`` after it was sent.
+    """The request takes effect ``seconds`` after the client gave up, at a moment of the range where there are two.
 
-    With ``reset`` the connection breaks at once, else there is no answer within the request's timeout. Preconditions
-    are judged when the request takes effect.
+    With ``reset`` the connection breaks at once, else there is no answer within the request's timeout. So it may happen
+    where a request waits in a queue, or in an admission webhook, longer than its client does. Preconditions are judged
+    when it takes effect.
     """
 
-    seconds: tuple[float, float] = (0.1, 120.0)
+    seconds: float | tuple[float, float] = (0.1, 120.0)
     reset: bool = False
+
+    def delay(self, timeout: float, rng: random.Random) -> float:
+        """Return the seconds from the sending of the request to its effect."""
+        waits = rng.uniform(*self.seconds) if isinstance(self.seconds, tuple) else self.seconds
+        return waits if self.reset else timeout + waits
 
     @property
     def effect(self) -> bool:

@@ -227,7 +227,7 @@ class SimTransport:
         if isinstance(fault, Lose):
             await self._lose(request, effect=fault.effect)
         if isinstance(fault, Late):
-            delay = server.rng.uniform(*fault.seconds)
+            delay = fault.delay(request.timeout, server.rng)
             asyncio.get_running_loop().call_later(delay, server.handle, request, self._user)
             if fault.reset:
                 await self._lose(request, effect=False)
