@@ -66,6 +66,7 @@ _SECOND = ("tests/sim/test_second_starts.py",)
 _BINDING = ("tests/sim/test_binding.py",)
 _PACE = ("tests/sim/test_pace.py",)
 _NAMES = ("tests/sim/test_long_names.py",)
+_FLEET_POLICIES = ("tests/sim/test_fleet_policies.py",)
 _CLOCKS = ("tests/sim/test_clock_skew.py",)
 
 
@@ -193,6 +194,13 @@ MUTATIONS = (
         'return f"{_cut(workspace)}-{job_type}-',
         'return f"{workspace}-{job_type}-',
         _NAMES,
+    ),
+    Mutation(
+        "policies of a fleet: what blocks a plan is not looked for in a result that claims success",
+        "magos/reconcilers/workspace",
+        "_BLOCKING = frozenset({ViolationAction.DENY, ViolationAction.WARN})",
+        "_BLOCKING = frozenset({ViolationAction.DENY})",
+        _FLEET_POLICIES,
     ),
     Mutation(
         "clocks: the Lease expires by the wall clock",

@@ -21,6 +21,7 @@ _TESTS = (
     "tests/sim/test_crash_points.py",
     "tests/sim/test_faults.py",
     "tests/sim/test_binding.py",
+    "tests/sim/test_fleet_policies.py",
     "tests/sim/test_clock_skew.py",
     "tests/sim/test_pace.py",
     "tests/sim/test_crowds.py",

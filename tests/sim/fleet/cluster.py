@@ -18,7 +18,7 @@ from magos.api.phases import Phase
 from magos.api.workspace import WORKSPACES
 from magos.reconcilers.workspace.pod.settings import WorkspaceSettings
 from tests.sim.apiserver import SimApiServer
-from tests.sim.apiserver.resources import Json
+from tests.sim.apiserver.resources import CUSTOM, Json
 from tests.sim.fleet.clocks import EXACT, Clocks
 from tests.sim.fleet.crash import CrashPlan
 from tests.sim.fleet.git import Git
@@ -32,6 +32,7 @@ from tests.sim.history.outcome import Outcome, outcome_of
 from tests.sim.history.recorder import ADVERSARY, Recorder
 from tests.sim.history.records import CONTROLLERS as PROGRAMS
 from tests.sim.history.records import ToolEnded, ToolStarted
+from tests.sim.magos import POLICIES
 from tests.sim.virtualtime import run_virtual
 
 __all__ = ["Fleet", "play"]
@@ -41,7 +42,7 @@ DEADLINE = 3600.0
 
 class Fleet:
     """See the module. ``programs`` are the controllers that take part; with ``election`` each has two replicas;
-    ``clocks`` says whose clock goes wrong by how much.
+    ``clocks`` says whose clock goes wrong by how much; with ``policies`` their kind is installed.
 
     ``also`` is the task group for whatever else a scene lets run until its end.
     """
@@ -56,12 +57,14 @@ class Fleet:
         election: bool = False,
         crash: CrashPlan | None = None,
         clocks: Clocks = EXACT,
+        policies: bool = False,
     ) -> None:
         self.seed = seed
         self.rng = random.Random(seed)
         self.clocks = clocks
         self.clock = clocks.server()
-        self.server = SimApiServer(self.clock, random.Random(seed + 1))
+        resources = (*CUSTOM, *(POLICIES if policies else ()))
+        self.server = SimApiServer(self.clock, random.Random(seed + 1), resources=resources)
         self.history = Recorder(self.server)
         self.git = Git()
         self.terraform = Terraform(git=self.git, rng=random.Random(seed + 2), tell=self.history.tell)

@@ -106,7 +106,9 @@ class Kubelet(Actor):
             self._report(pod, {"initContainerStatuses": [_state("fetch", waiting)]})
             return None
         namespace = pod["metadata"]["namespace"]
-        work = self._terraform.begin(order_of(pod, claim, lambda item: self._variables(namespace, item)))
+        work = self._terraform.begin(
+            order_of(pod, claim, lambda item: self._variables(namespace, item), self._policies(pod))
+        )
         ends_at = self.now() + work.seconds
         self._running[pod["metadata"]["uid"]] = _Running(work, ends_at)
         self._report(pod, {"phase": "Running", "initContainerStatuses": [self._begun("fetch")]})
@@ -162,6 +164,15 @@ class Kubelet(Actor):
         told = [env for container in containers for env in container.get("env") or []]
         found = {f"{e['name']}={self._value(namespace, e)}" for e in told if e["name"].startswith("TF_VAR_")}
         return ",".join(sorted(found))
+
+    def _policies(self, pod: Json) -> tuple[tuple[str, str], ...]:
+        """The files of the mounted ConfigMap, as they are at that moment."""
+        found: list[tuple[str, str]] = []
+        for volume in pod["spec"].get("volumes") or []:
+            name = (volume.get("configMap") or {}).get("name")
+            stored = self.server.store.get(self.type("configmaps"), (pod["metadata"]["namespace"], name or ""))
+            found += sorted((stored or {}).get("data", {}).items())
+        return tuple(found)
 
     def _value(self, namespace: str, env: Json) -> str:
         source = env.get("valueFrom") or {}

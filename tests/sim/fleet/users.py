@@ -15,6 +15,7 @@ from magos.api.labels import JOB_SERVICE_ACCOUNT, RUNNER
 from magos.api.meta import Kind
 from magos.api.project import PROJECTS
 from magos.api.rollout import ROLLOUTS
+from magos.api.validatingpolicy import VALIDATING_POLICIES
 from magos.api.variableset import VARIABLESETS
 from magos.api.workspace import WORKSPACES, Workspace
 from tests.sim.apiserver import SimApiServer
@@ -95,6 +96,19 @@ class Users:
     def variable_set(self, name: str, variables: list[Json]) -> None:
         """Create a VariableSet."""
         self.create(VARIABLESETS, name, spec={"variables": variables})
+
+    def policy(self, name: str, action: str, **labels: str) -> None:
+        """Create a policy of the cluster that every plan violates, or change it; ``""`` is one that all keep."""
+        kind = self.server.resource(VALIDATING_POLICIES)
+        body = {
+            "metadata": {"name": name, "labels": labels},
+            "spec": {"evaluation": {"mode": "JSON"}, "validationActions": [action] if action else []},
+        }
+        with self._acting():
+            if self.server.store.get(kind, ("", name)) is None:
+                self.server.create(kind, body)
+            else:
+                self.server.writer.patch(kind, ("", name), body)
 
     def account(self, *, runner: bool, name: str = JOB_SERVICE_ACCOUNT) -> None:
         """Create a ServiceAccount, or change whether it is labelled for runs."""
