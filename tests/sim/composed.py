@@ -14,7 +14,7 @@ from tests.sim.history.story import story
 from tests.sim.scenarios import SCENARIOS
 from tests.sim.tally import TALLY
 
-__all__ = ["Disturbance", "Make", "calm_end", "judge", "play_disturbed"]
+__all__ = ["Disturbance", "Make", "calm_end", "judge", "play_disturbed", "too_hot"]
 
 
 MOST_REQUESTS = 60
@@ -77,8 +77,13 @@ def judge(fleet: Fleet, known: Known = _none) -> None:
     TALLY.histories += 1
     TALLY.violations += len(found)
     assert not found, "\n".join([f"seed {fleet.seed}", *map(str, found), *story(fleet.history.records)])
-    hot = [each for each in paces(fleet.server.served, fleet.programs) if each.requests > _bound(fleet, each)]
+    hot = too_hot(fleet)
     assert not hot, f"seed {fleet.seed}: " + "; ".join(map(str, hot))
+
+
+def too_hot(fleet: Fleet) -> list[Pace]:
+    """Return what a controller asked for more often within a minute than the scene's size explains."""
+    return [each for each in paces(fleet.server.served, fleet.programs) if each.requests > _bound(fleet, each)]
 
 
 def _bound(fleet: Fleet, pace: Pace) -> int:
