@@ -147,6 +147,9 @@ def reconcile(seen: Observation) -> Decision:
 def _orchestrate(seen: Observation, project: Project) -> Decision:
     """DefaultParallel: grant every member that waits and is old enough."""
     old = project.status
+    if seen.rollout_live is None and old.reason == Reason.MANAGED_BY_ROLLOUT:
+        # A cache that lags is no proof that the Rollout is gone: status would be written to and fro.
+        return Decision(queries=(_live_rollout(project),), outcome=Outcome.WAITING)
     retry = retry_time(old.last_reconcile_time, seen.now, rejected=old.reason == Reason.RECONCILE_ERROR)
     if seen.rollout_live is None and seen.now < retry:
         status = _status(seen, project, Phase.FAILED, Reason.RECONCILE_ERROR, old.message)
@@ -157,6 +160,11 @@ def _orchestrate(seen: Observation, project: Project) -> Decision:
     status = _status(seen, project, Phase.READY, Reason.DEFAULT_PARALLEL, message)
     if start > seen.now:
         return Decision(status=status, requeue_at=start, outcome=Outcome.WAITING)
+    return _permit(seen, project, status)
+
+
+def _permit(seen: Observation, project: Project, status: StatusPatch | None) -> Decision:
+    """Grant a few of those that wait, once the server has said that there is no Rollout."""
     waiting = [member for member in seen.members if wants_grant(member)]
     eligible = [each for each in waiting if can_be_granted(each) and _eligible_at(each, seen.now) <= seen.now]
     later = [at for at in (_eligible_at(each, seen.now) for each in waiting) if at > seen.now]
@@ -166,8 +174,7 @@ def _orchestrate(seen: Observation, project: Project) -> Decision:
     if not eligible:
         return Decision(status=status, requeue_at=again, outcome=Outcome.WAITING if waiting else Outcome.DONE)
     if seen.rollout_live is None:
-        query = LiveGet(ROLLOUTS, project.metadata.namespace, project.metadata.name)
-        return Decision(status=status, queries=(query,), requeue_at=again, outcome=Outcome.WAITING)
+        return Decision(status=status, queries=(_live_rollout(project),), requeue_at=again, outcome=Outcome.WAITING)
     granted = round_robin(eligible, seen.now)[:GRANTS_PER_JUDGEMENT]
     meta = project.metadata
     still = (
@@ -198,7 +205,7 @@ def _delete(seen: Observation, project: Project) -> Decision:
     status = _status(seen, project, Phase.DELETING, Reason.DELETING, message)
     # The finalizer goes in a reconcile that judges the version which the status write makes.
     if seen.rollout_live is None or seen.stale or status is not None:
-        return Decision(status=status, queries=(LiveGet(ROLLOUTS, meta.namespace, meta.name),), outcome=Outcome.WAITING)
+        return Decision(status=status, queries=(_live_rollout(project),), outcome=Outcome.WAITING)
     granted = () if seen.managed else tuple(filter(carries_permission, seen.members))
     release = RemoveFinalizer(
         kind=PROJECTS,
@@ -231,6 +238,10 @@ def _status(seen: Observation, project: Project, phase: Phase, reason: Reason, m
     standing = Standing(phase=phase, reason=reason, message=message, generation=project.metadata.generation)
     start = None if seen.managed else format_time(_parallel_from(seen, project))
     return _STATUS.patch(project, standing, seen.now, members=len(seen.members), parallel_from=start)
+
+
+def _live_rollout(project: Project) -> LiveGet:
+    return LiveGet(ROLLOUTS, project.metadata.namespace, project.metadata.name)
 
 
 def _parallel_from(seen: Observation, project: Project) -> datetime:

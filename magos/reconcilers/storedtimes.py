@@ -49,11 +49,18 @@ def read_time(stored: str | None) -> datetime | None:
         return None
 
 
-def begun_at(job: Job, now: datetime) -> datetime | None:
-    """Return when the age of a Job begins: at its mark, else at its creation; None if neither can be believed."""
+def begun_at(job: Job, now: datetime, created_at: str = "") -> datetime | None:
+    """Return when the age of a Job begins: at its mark, else at its creation; None if neither can be believed.
+
+    The API server and the creating controller, whose time is ``created_at``, may disagree about the creation. The later
+    time counts, so that no start is given up because one of their clocks is slow.
+    """
     meta = job.metadata
-    times = map(read_time, (meta.annotations.get(SEEN_AT), meta.creation_timestamp))
-    return next((each for each in times if each is not None and believed(each, now)), None)
+    marked = read_time(meta.annotations.get(SEEN_AT))
+    if marked is not None and believed(marked, now):
+        return marked
+    created = (read_time(each) for each in (meta.creation_timestamp, created_at))
+    return max((each for each in created if each is not None and believed(each, now)), default=None)
 
 
 def mark_seen(job: Job, now: datetime) -> Effect:

@@ -71,6 +71,14 @@ _REFWATCHER = ("tests/unit/reconcilers/refwatcher/test_refwatcher.py",)
 _POLLS = ("tests/unit/reconcilers/refwatcher/test_refwatcher_schedule.py",)
 _STORED_TIMES = ("tests/unit/reconcilers/test_stored_times.py",)
 _DOWNLOADS = ("tests/unit/toolchain/test_toolchain_downloads.py",)
+_LATE = ("tests/sim/test_late_effects.py::test_a_job_of_an_earlier_run_that_comes_late_holds_no_apply",)
+_CLEANERS = ("tests/sim/test_cleaners.py",)
+_SECOND = ("tests/sim/test_second_starts.py",)
+_BINDING = ("tests/sim/test_binding.py",)
+_PACE = ("tests/sim/test_pace.py",)
+_NAMES = ("tests/sim/test_long_names.py",)
+_FLEET_POLICIES = ("tests/sim/test_fleet_policies.py",)
+_CLOCKS = ("tests/sim/test_clock_skew.py",)
 
 
 @dataclass(frozen=True)
@@ -296,6 +304,78 @@ MUTATIONS = (
         "magos/reconcilers/workspace",
         "if audited or not seen.subject.spec.auto_apply:",
         "if not seen.subject.spec.auto_apply:",
+    ),
+    Mutation(
+        "clocks: the age of a Job is by the API server's clock alone",
+        "magos/reconcilers/workspace",
+        'record.created_at if record is not None else ""',
+        '""',
+        _CLOCKS,
+    ),
+    Mutation(
+        "late effects: a Job of an earlier run that came late holds the apply for ever",
+        "magos/reconcilers/workspace",
+        "effects=(delete_job(lingering),) if lingering.metadata.deletion_timestamp is None else (),",
+        "",
+        _LATE,
+    ),
+    Mutation(
+        "cleaners: a saved result counts only while its pod is there",
+        "magos/reconcilers/workspace/handlers",
+        "    if saved is not None:\n        return judge(",
+        "    if saved is not None and found.pods:\n        return judge(",
+        _CLEANERS,
+    ),
+    Mutation(
+        "second starts: a pod on a node that cannot be reached has ended",
+        "magos/api/kube",
+        'return self.status.phase in ("Succeeded", "Failed")',
+        'return self.status.phase in ("Succeeded", "Failed", "Unknown")',
+        _SECOND,
+    ),
+    Mutation(
+        "binding: a pod starts on a claim that is being deleted",
+        "magos/reconcilers/workspace/handlers",
+        "if claim.metadata.deletion_timestamp is not None:",
+        "if False:",
+        _BINDING,
+    ),
+    Mutation(
+        "pace: a cache that lags takes a Project from its Rollout and back",
+        "magos/reconcilers",
+        "if seen.rollout_live is None and old.reason == Reason.MANAGED_BY_ROLLOUT:",
+        "if False:",
+        _PACE,
+    ),
+    Mutation(
+        "names: a claim is named after the beginning of a name",
+        "magos/api",
+        'return f"{workspace}-data"',
+        'return f"{_cut(workspace)}-data"',
+        _NAMES,
+    ),
+    Mutation(
+        "names: a Job is named after the whole name",
+        "magos/api",
+        'return f"{_cut(workspace)}-{job_type}-',
+        'return f"{workspace}-{job_type}-',
+        _NAMES,
+    ),
+    Mutation(
+        "policies of a fleet: what blocks a plan is not looked for in a result that claims success",
+        "magos/reconcilers/workspace",
+        "_BLOCKING = frozenset({ViolationAction.DENY, ViolationAction.WARN})",
+        "_BLOCKING = frozenset({ViolationAction.DENY})",
+        _FLEET_POLICIES,
+    ),
+    Mutation(
+        "clocks: the Lease expires by the wall clock",
+        "magos/runtime/leaderelection",
+        "return self._seen_at + (duration or self._timing.lease)",
+        "at = __import__('datetime').datetime.fromisoformat(self._seen.spec.renew_time)\n"
+        "        late = (self._clock.now() - at).total_seconds()\n"
+        "        return self._clock.monotonic() - late + (duration or self._timing.lease)",
+        _CLOCKS,
     ),
     Mutation(
         "policies: Deny and Warn do not block",

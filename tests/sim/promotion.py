@@ -30,6 +30,8 @@ from magos.runtime.manager.manager import ControllerApp, Manager
 from magos.runtime.manager.settings import Settings
 from tests.sim.apiserver import Served, SimApiServer
 from tests.sim.apiserver.resources import Json
+from tests.sim.history.checker import Violation, violations
+from tests.sim.history.recorder import Recorder
 from tests.sim.virtualtime import VirtualClock, run_virtual
 
 __all__ = ["NAMESPACE", "PROJECT", "Land", "Start", "in_land"]
@@ -181,6 +183,7 @@ class Land:
         self.rng = random.Random(seed)
         self.clock = VirtualClock()
         self.server = SimApiServer(self.clock, random.Random(seed + 1))
+        self.history = Recorder(self.server)
         self.user = self.server.client("user")
         self.actor = Imitation(self)
 
@@ -278,6 +281,10 @@ class Land:
             for each in self.server.served
             if each.user == user and each.verb == "patch" and "magosproject.io" in each.path and each.status == 200
         ]
+
+    def violations(self) -> list[Violation]:
+        """Return what the history breaks of what is about permission: the actor imitates nothing else."""
+        return [each for each in violations(self.history.records) if each.invariant in ("I7", "I8")]
 
     def check_order(self, *stages: str) -> None:
         """Assert that whatever began in a stage had been applied by every Workspace of the stages before it."""

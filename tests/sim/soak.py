@@ -16,7 +16,20 @@ from tests.sim.tally import Tally
 
 __all__ = ["main"]
 
-_TESTS = ("tests/sim/test_users_and_adversary.py", "tests/sim/test_crash_points.py", "tests/sim/test_faults.py")
+_TESTS = (
+    "tests/sim/test_users_and_adversary.py",
+    "tests/sim/test_crash_points.py",
+    "tests/sim/test_faults.py",
+    "tests/sim/test_binding.py",
+    "tests/sim/test_fleet_policies.py",
+    "tests/sim/test_clock_skew.py",
+    "tests/sim/test_pace.py",
+    "tests/sim/test_crowds.py",
+    "tests/sim/test_long_names.py",
+    "tests/sim/test_second_starts.py",
+    "tests/sim/test_cleaners.py",
+    "tests/sim/test_late_effects.py",
+)
 _COMMAND = (sys.executable, "-m", "pytest", "-n", "auto", "--dist", "worksteal", *_TESTS)
 
 

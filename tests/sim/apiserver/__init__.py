@@ -5,7 +5,7 @@ deletion, preconditions, selectors, owner references, watches with bookmarks and
 it fails on order. The conformance suite runs the same tests against it and against the real server.
 """
 
-from tests.sim.apiserver.faults import Answer, Hang, Lose, Rule
+from tests.sim.apiserver.faults import Answer, Hang, Late, Lose, Rule
 from tests.sim.apiserver.server import Served, SimApiServer, SimTransport
 
-__all__ = ["Answer", "Hang", "Lose", "Rule", "Served", "SimApiServer", "SimTransport"]
+__all__ = ["Answer", "Hang", "Late", "Lose", "Rule", "Served", "SimApiServer", "SimTransport"]

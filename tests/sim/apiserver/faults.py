@@ -8,7 +8,7 @@ from typing import TypeAlias
 from magos.runtime.client.transport import HttpRequest
 from tests.sim.apiserver import problems
 
-__all__ = ["Answer", "Fault", "Faults", "Hang", "Lose", "Rule"]
+__all__ = ["Answer", "Fault", "Faults", "Hang", "Late", "Lose", "Rule"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,30 @@ class Answer:
         return problems.Problem(self.code, self.reason, self.message, retry_after=self.retry_after)
 
 
-Fault: TypeAlias = Lose | Hang | Answer
+@dataclass(frozen=True, kw_only=True)
+class Late:
+    """The request takes effect ``seconds`` after the client gave up, at a moment of the range where there are two.
+
+    With ``reset`` the connection breaks at once, else there is no answer within the request's timeout. So it may happen
+    where a request waits in a queue, or in an admission webhook, longer than its client does. Preconditions are judged
+    when it takes effect.
+    """
+
+    seconds: float | tuple[float, float] = (0.1, 120.0)
+    reset: bool = False
+
+    def delay(self, timeout: float, rng: random.Random) -> float:
+        """Return the seconds from the sending of the request to its effect."""
+        waits = rng.uniform(*self.seconds) if isinstance(self.seconds, tuple) else self.seconds
+        return waits if self.reset else timeout + waits
+
+    @property
+    def effect(self) -> bool:
+        """It will have one."""
+        return True
+
+
+Fault: TypeAlias = Lose | Hang | Answer | Late
 
 
 @dataclass(kw_only=True)

@@ -5,7 +5,6 @@ same scene give the same history to the last record.
 """
 
 import random
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -19,7 +18,8 @@ from magos.api.phases import Phase
 from magos.api.workspace import WORKSPACES
 from magos.reconcilers.workspace.pod.settings import WorkspaceSettings
 from tests.sim.apiserver import SimApiServer
-from tests.sim.apiserver.resources import Json
+from tests.sim.apiserver.resources import CUSTOM, Json
+from tests.sim.fleet.clocks import EXACT, Clocks
 from tests.sim.fleet.crash import CrashPlan
 from tests.sim.fleet.git import Git
 from tests.sim.fleet.jobcontroller import JobController
@@ -32,7 +32,8 @@ from tests.sim.history.outcome import Outcome, outcome_of
 from tests.sim.history.recorder import ADVERSARY, Recorder
 from tests.sim.history.records import CONTROLLERS as PROGRAMS
 from tests.sim.history.records import ToolEnded, ToolStarted
-from tests.sim.virtualtime import VirtualClock, run_virtual
+from tests.sim.magos import POLICIES
+from tests.sim.virtualtime import run_virtual
 
 __all__ = ["Fleet", "play"]
 
@@ -40,7 +41,8 @@ DEADLINE = 3600.0
 
 
 class Fleet:
-    """See the module. ``programs`` are the controllers that take part; with ``election`` each has two replicas.
+    """See the module. ``programs`` are the controllers that take part; with ``election`` each has two replicas;
+    ``clocks`` says whose clock goes wrong by how much; with ``policies`` their kind is installed.
 
     ``also`` is the task group for whatever else a scene lets run until its end.
     """
@@ -54,16 +56,20 @@ class Fleet:
         programs: Sequence[str] = ("workspace", "project"),
         election: bool = False,
         crash: CrashPlan | None = None,
+        clocks: Clocks = EXACT,
+        policies: bool = False,
     ) -> None:
         self.seed = seed
         self.rng = random.Random(seed)
-        self.clock = VirtualClock()
-        self.server = SimApiServer(self.clock, random.Random(seed + 1))
+        self.clocks = clocks
+        self.clock = clocks.server()
+        resources = (*CUSTOM, *(POLICIES if policies else ()))
+        self.server = SimApiServer(self.clock, random.Random(seed + 1), resources=resources)
         self.history = Recorder(self.server)
         self.git = Git()
         self.terraform = Terraform(git=self.git, rng=random.Random(seed + 2), tell=self.history.tell)
         self.jobs = JobController(self.server, random.Random(seed + 3))
-        self.kubelet = Kubelet(self.server, random.Random(seed + 4), self.terraform)
+        self.kubelet = Kubelet(self.server, random.Random(seed + 4), self.terraform, clocks.node())
         self.users = Users(self.server)
         self.adversary = Users(self.server, ADVERSARY)
         self.users.account(runner=True)
@@ -71,7 +77,7 @@ class Fleet:
         self.programs = tuple(programs)
         stage = Stage(
             server=self.server,
-            clock=self.clock,
+            clocks=clocks,
             rng=random.Random(seed + 5),
             crash=self.crash,
             git=self.git,
@@ -159,7 +165,7 @@ class Fleet:
 
     def violations(self) -> list[Violation]:
         """Return what the history breaks."""
-        return violations(self.history.records)
+        return violations(self.history.records, fast=self.clocks.fastest())
 
     def phase_of(self, name: str) -> str:
         """Return the phase of a Workspace, ``gone`` if it is not there."""
@@ -204,20 +210,6 @@ class Fleet:
         """Return the replica that leads, the first one if none does right now."""
         replicas = [each for each in self.replicas if each.program == program]
         return next((each for each in replicas if each.leads), replicas[0])
-
-    def busiest_minute(self) -> int:
-        """Return the most requests that one controller has made within a minute, leases left out."""
-        most = 0
-        for program in self.programs:
-            recent: deque[float] = deque()
-            for each in self.server.served:
-                if each.user != program or "/leases" in each.path:
-                    continue
-                recent.append(each.at)
-                while recent[0] < each.at - 60:
-                    recent.popleft()
-                most = max(most, len(recent))
-        return most
 
     def commit(self, *, url: str = URL, branch: str = "main", **what: Any) -> str:
         """Push a commit; where no RefWatcher takes part, a hook of the Git server tells the Workspaces."""

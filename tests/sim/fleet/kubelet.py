@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from magos.api.names import volume_claim_name
+from magos.api.timestamps import format_time
+from magos.runtime.clock import Clock
 from tests.sim.apiserver import SimApiServer
 from tests.sim.apiserver.resources import Json
 from tests.sim.fleet.actor import Actor
@@ -30,14 +32,18 @@ class _Running:
 
 
 class Kubelet(Actor):
-    """See the module. ``starts = False`` leaves new pods waiting, as a missing image does."""
+    """See the module. ``starts = False`` leaves new pods waiting, as a missing image does; where somebody ``binds``
+    claims, pods wait for that.
+    """
 
     name: ClassVar[str] = "kubelet"
-    resources: ClassVar[tuple[str, ...]] = ("pods",)
+    resources: ClassVar[tuple[str, ...]] = ("pods", "persistentvolumeclaims")
 
-    def __init__(self, server: SimApiServer, rng: random.Random, terraform: Terraform) -> None:
+    def __init__(self, server: SimApiServer, rng: random.Random, terraform: Terraform, clock: Clock) -> None:
         super().__init__(server, rng)
+        self.clock = clock
         self.starts = True
+        self.binds = False
         self.mute = False
         self._terraform = terraform
         self._running: dict[str, _Running] = {}
@@ -52,6 +58,14 @@ class Kubelet(Actor):
         deadlines = [self._pod(pod) for pod in pods if pod["spec"].get("nodeName", NODE) == NODE]
         return min((each for each in deadlines if each is not None), default=None)
 
+    def reboot(self) -> None:
+        """The node loses its power: what runs breaks off, and every pod begins anew, init containers included."""
+        for uid, running in self._running.items():
+            self._terraform.end(running.work, interrupted=True)
+            again = self._terraform.begin(running.work.order)
+            self._running[uid] = _Running(again, self.now() + again.seconds)
+        self.wake()
+
     def _pod(self, pod: Json) -> float | None:
         uid, phase = pod["metadata"]["uid"], (pod.get("status") or {}).get("phase", "")
         going = "deletionTimestamp" in pod["metadata"]
@@ -60,6 +74,8 @@ class Kubelet(Actor):
             if going:
                 self.delete("pods", pod, grace=0)
             return None
+        if phase == "Unknown" and running is not None:
+            self._report(pod, {"phase": "Running", "reason": None})
         if running is None:
             if not going:
                 return self._start(pod)
@@ -71,12 +87,16 @@ class Kubelet(Actor):
         if self.now() < running.ends_at:
             if not running.tool:
                 running.tool = True
-                self._report(pod, {"initContainerStatuses": [_state("fetch", _ended(0)), _state("terraform", _RUNS)]})
+                self._report(pod, {"initContainerStatuses": [self._done("fetch"), self._begun("terraform")]})
             return running.ends_at
         self._end(pod, running)
         return None
 
     def _start(self, pod: Json) -> float | None:
+        claim = self._claim(pod)
+        if claim is None:
+            self._unscheduled(pod)
+            return None
         if not pod["spec"].get("nodeName"):
             self.patch("pods", pod, {"spec": {"nodeName": NODE}})
             self.wake()
@@ -86,10 +106,12 @@ class Kubelet(Actor):
             self._report(pod, {"initContainerStatuses": [_state("fetch", waiting)]})
             return None
         namespace = pod["metadata"]["namespace"]
-        work = self._terraform.begin(order_of(pod, self._claim(pod), lambda item: self._variables(namespace, item)))
+        work = self._terraform.begin(
+            order_of(pod, claim, lambda item: self._variables(namespace, item), self._policies(pod))
+        )
         ends_at = self.now() + work.seconds
         self._running[pod["metadata"]["uid"]] = _Running(work, ends_at)
-        self._report(pod, {"phase": "Running", "initContainerStatuses": [_state("fetch", _RUNS)]})
+        self._report(pod, {"phase": "Running", "initContainerStatuses": [self._begun("fetch")]})
         return min(ends_at, self.now() + work.seconds / 2)
 
     def _never_started(self, pod: Json) -> None:
@@ -100,23 +122,41 @@ class Kubelet(Actor):
         result = self._terraform.end(running.work, interrupted=running.stopping)
         code = result.exit_code
         message = "" if self.mute else encode(result)
-        stages = [_state(name, _ended(0)) for name in ("fetch", "terraform")]
-        main = _state("job", {"terminated": {"exitCode": code, "message": message}})
+        stages = [self._done(name) for name in ("fetch", "terraform")]
+        main = self._done("job", code, message)
         body = {"initContainerStatuses": stages, "containerStatuses": [main]}
         self._report(pod, {"phase": "Failed" if code else "Succeeded", **body})
+
+    def _begun(self, name: str) -> Json:
+        return _state(name, {"running": {"startedAt": format_time(self.clock.now())}})
+
+    def _done(self, name: str, code: int = 0, message: str = "") -> Json:
+        ended = {"exitCode": code, "message": message, "finishedAt": format_time(self.clock.now())}
+        return _state(name, {"terminated": ended})
 
     def _report(self, pod: Json, status: Json) -> None:
         self.patch("pods", pod, {"status": status}, "status")
 
-    def _claim(self, pod: Json) -> str:
-        """The volume is the claim's, and the claim's UID is what tells two claims of one name apart."""
+    def _claim(self, pod: Json) -> str | None:
+        """The UID of the claim, which tells two claims of one name apart; None where the scheduler waits for it."""
         for volume in pod["spec"].get("volumes") or []:
             name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
             if name:
                 key = (pod["metadata"]["namespace"], name)
                 found = self.server.store.get(self.type("persistentvolumeclaims"), key)
-                return str(found["metadata"]["uid"] if found is not None else name)
+                return str(found["metadata"]["uid"]) if found is not None and self._usable(found) else None
         return volume_claim_name(pod["metadata"]["name"])
+
+    def _usable(self, claim: Json) -> bool:
+        bound = not self.binds or (claim.get("status") or {}).get("phase") == "Bound"
+        return bound and "deletionTimestamp" not in claim["metadata"]
+
+    def _unscheduled(self, pod: Json) -> None:
+        told = (pod.get("status") or {}).get("conditions")
+        message = "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        if not told and "nodeName" not in pod["spec"]:
+            self._report(pod, {"phase": "Pending", "conditions": [condition]})
 
     def _variables(self, namespace: str, pod: Json) -> str:
         """What the tool gets as ``TF_VAR_…``, references resolved as the kubelet does."""
@@ -124,6 +164,15 @@ class Kubelet(Actor):
         told = [env for container in containers for env in container.get("env") or []]
         found = {f"{e['name']}={self._value(namespace, e)}" for e in told if e["name"].startswith("TF_VAR_")}
         return ",".join(sorted(found))
+
+    def _policies(self, pod: Json) -> tuple[tuple[str, str], ...]:
+        """The files of the mounted ConfigMap, as they are at that moment."""
+        found: list[tuple[str, str]] = []
+        for volume in pod["spec"].get("volumes") or []:
+            name = (volume.get("configMap") or {}).get("name")
+            stored = self.server.store.get(self.type("configmaps"), (pod["metadata"]["namespace"], name or ""))
+            found += sorted((stored or {}).get("data", {}).items())
+        return tuple(found)
 
     def _value(self, namespace: str, env: Json) -> str:
         source = env.get("valueFrom") or {}
@@ -134,13 +183,6 @@ class Kubelet(Actor):
                 text = str((found.get("data") or {}).get(reference["key"], ""))
                 return base64.b64decode(text).decode() if resource == "secrets" else text
         return str(env.get("value", ""))
-
-
-_RUNS: Json = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
-
-
-def _ended(code: int) -> Json:
-    return {"terminated": {"exitCode": code}}
 
 
 def _state(name: str, state: Json) -> Json:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import anyio
 
 from magos.reconcilers.workspace.pod.settings import WorkspaceSettings
-from magos.runtime.clock import Clock
 from magos.runtime.manager.manager import ControllerApp, Manager
 from magos.runtime.manager.settings import Settings
 from tests.sim.apiserver import SimApiServer
+from tests.sim.fleet.clocks import Clocks
 from tests.sim.fleet.crash import CrashPlan, FragileTransport, StepTrap
 from tests.sim.fleet.git import Git
 from tests.sim.fleet.programs import build_of
@@ -24,10 +24,10 @@ _RESTART = (0.2, 1.0)
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """What all replicas share: the server, the clock, the crash plan and the settings."""
+    """What all replicas share: the server, the clocks, the crash plan and the settings."""
 
     server: SimApiServer
-    clock: Clock
+    clocks: Clocks
     rng: random.Random
     crash: CrashPlan
     settings: WorkspaceSettings
@@ -94,7 +94,7 @@ class Replica:
         rng = random.Random(stage.rng.random())
         build = build_of(self.program, rng, settings=stage.settings, git=stage.git)
         app = ControllerApp(name=f"{self.program}-controller", settings=settings, build=build)
-        self.manager = Manager(app, self._transport, clock=stage.clock, rng=rng)
+        self.manager = Manager(app, self._transport, clock=stage.clocks.replica(self.number), rng=rng)
         # The composition makes the executor; an observer is nothing a program could want, so only tests put it there.
         trap = StepTrap(stage.crash, self._transport, self.kill)
         self.manager.parts.controllers[0]._executor._observer = trap

@@ -14,7 +14,7 @@ import msgspec
 from magos.api.labels import JOB_TYPE, RUN_ID
 from magos.api.names import JobType
 from magos.api.reasons import Reason
-from magos.api.result import Outcome, PlannedChanges, PolicyCount, Result, Violation
+from magos.api.result import Outcome, PlannedChanges, PolicyCount, Result, Violation, ViolationAction
 from magos.ids import digest_of
 from tests.sim.apiserver.resources import Json
 from tests.sim.fleet.git import Git
@@ -37,6 +37,8 @@ class Order:
     revision: str
     digest: str
     variables: str
+    policies: tuple[tuple[str, str], ...] = ()
+    """Name and text of each policy that the pod is given."""
 
     @property
     def state(self) -> tuple[str, str]:
@@ -136,7 +138,8 @@ class Terraform:
             result = self._failed(order, Reason.PLAN_FAILED, "error in main.tf", revision)
             return Work(order, result, seconds, started=True)
         changes = self.infrastructure.get(order.state) != content
-        found = self.violations.get(order.workspace, ())
+        found = (*self.violations.get(order.workspace, ()), *_violated(order))
+        count = max(len(found), len(order.policies))
         blocking = any(each.action != "Audit" for each in found) and not self.lenient
         result = Result(
             run_id=order.run_id,
@@ -148,7 +151,7 @@ class Terraform:
             plan_digest=digest_of(f"{order.run_id}|{content}".encode()),
             has_changes=changes,
             changes=PlannedChanges(add=1) if changes else PlannedChanges(),
-            policies=PolicyCount(selected=len(found), evaluated=len(found)),
+            policies=PolicyCount(selected=count, evaluated=count),
             violations=found,
             violations_total=len(found),
         )
@@ -182,7 +185,18 @@ class Terraform:
         )
 
 
-def order_of(pod: Json, claim_uid: str, variables: Callable[[Json], str] = lambda _: "") -> Order:
+def _violated(order: Order) -> tuple[Violation, ...]:
+    """A policy that names an action is violated by every plan."""
+    found = ((name, action) for name, text in order.policies for action in ViolationAction if action in text)
+    return tuple(Violation(policy=name, message="it forbids this", action=action) for name, action in found)
+
+
+def order_of(
+    pod: Json,
+    claim_uid: str,
+    variables: Callable[[Json], str] = lambda _: "",
+    policies: tuple[tuple[str, str], ...] = (),
+) -> Order:
     """Return what a runner pod is told, read from the environment of its main container and its labels."""
     container = pod["spec"]["containers"][0]
     env = {each["name"]: each.get("value", "").replace("$$", "$") for each in container.get("env") or []}
@@ -199,6 +213,7 @@ def order_of(pod: Json, claim_uid: str, variables: Callable[[Json], str] = lambd
         revision=env.get("MAGOS_REVISION", ""),
         digest=env.get("MAGOS_PLAN_DIGEST", ""),
         variables=variables(pod),
+        policies=policies,
     )
 
 

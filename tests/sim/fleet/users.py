@@ -10,11 +10,12 @@ from typing import Any
 
 import msgspec
 
-from magos.api.kube import SECRETS, SERVICE_ACCOUNTS
+from magos.api.kube import PODS, SECRETS, SERVICE_ACCOUNTS
 from magos.api.labels import JOB_SERVICE_ACCOUNT, RUNNER
 from magos.api.meta import Kind
 from magos.api.project import PROJECTS
 from magos.api.rollout import ROLLOUTS
+from magos.api.validatingpolicy import VALIDATING_POLICIES
 from magos.api.variableset import VARIABLESETS
 from magos.api.workspace import WORKSPACES, Workspace
 from tests.sim.apiserver import SimApiServer
@@ -65,6 +66,13 @@ class Users:
                 if problem.code != 404:
                     raise
 
+    def delete_by_force(self, pod: Json) -> None:
+        """Remove a pod from the API at once, finalizers too, wherever its containers are."""
+        name = pod["metadata"]["name"]
+        self.patch(PODS, name, {"metadata": {"finalizers": None}})
+        self.delete(PODS, name, grace=0)
+        self.delete(PODS, name, grace=0)  # the first one found it with a grace period
+
     def project(self, name: str = "platform", **spec: Any) -> None:
         """Create a Project."""
         self.create(PROJECTS, name, spec=spec)
@@ -88,6 +96,19 @@ class Users:
     def variable_set(self, name: str, variables: list[Json]) -> None:
         """Create a VariableSet."""
         self.create(VARIABLESETS, name, spec={"variables": variables})
+
+    def policy(self, name: str, action: str, **labels: str) -> None:
+        """Create a policy of the cluster that every plan violates, or change it; ``""`` is one that all keep."""
+        kind = self.server.resource(VALIDATING_POLICIES)
+        body = {
+            "metadata": {"name": name, "labels": labels},
+            "spec": {"evaluation": {"mode": "JSON"}, "validationActions": [action] if action else []},
+        }
+        with self._acting():
+            if self.server.store.get(kind, ("", name)) is None:
+                self.server.create(kind, body)
+            else:
+                self.server.writer.patch(kind, ("", name), body)
 
     def account(self, *, runner: bool, name: str = JOB_SERVICE_ACCOUNT) -> None:
         """Create a ServiceAccount, or change whether it is labelled for runs."""

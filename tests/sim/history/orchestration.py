@@ -38,14 +38,14 @@ def check_orchestration(record: Record, state: State) -> Found:
     if member is None or record.actor not in ("project", "rollout"):
         return
     key = (owner[0], member.spec.project_ref.name)
-    past = list(state.recently(record.at))
+    past = state.recently(record.at)
     if record.actor == "project":
         if all(key in each.rollouts for each in past):
             yield "I8", f"the Project grants {owner} although Rollout {key} exists"
         return
-    reasons = [_objection(each, each.rollouts.get(key), member) for each in past]
-    if all(reason is not None for reason in reasons):
-        yield "I7", f"Rollout {key} grants {owner}: {reasons[-1]}"
+    now = _objection(present := next(past), present.rollouts.get(key), member)
+    if now is not None and all(_objection(each, each.rollouts.get(key), member) for each in past):
+        yield "I7", f"Rollout {key} grants {owner}: {now}"
 
 
 def _started(record: JobCreated, state: State) -> Found:

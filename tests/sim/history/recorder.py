@@ -11,6 +11,7 @@ from tests.sim.apiserver.resources import Json
 from tests.sim.apiserver.store import Change
 from tests.sim.fleet.terraform import ToolEnd, ToolStart
 from tests.sim.history.records import (
+    CONTROLLERS,
     JobCreated,
     JobDeleted,
     PodCreated,
@@ -107,7 +108,7 @@ class Recorder:
         if change.old is None:
             told: Json = {"revision": env.get("MAGOS_REVISION", ""), "digest": env.get("MAGOS_PLAN_DIGEST", "")}
             self.records.append(JobCreated(**self._fact(), **names, uid=meta["uid"], **told))
-        elif not _ended_job(change.old) and _deleted_now(change):
+        elif _deleted_now(change) and (self._server.acting not in CONTROLLERS or not _ended_job(change.old)):
             self.records.append(JobDeleted(**self._fact(), **names))
 
     def _pod(self, change: Change) -> None:

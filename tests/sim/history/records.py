@@ -71,7 +71,7 @@ class JobCreated(_Fact):
 
 @dataclass(frozen=True, kw_only=True)
 class JobDeleted(_Fact):
-    """Somebody asked for the deletion of a Job that had not ended."""
+    """Somebody asked for the deletion of a Job: Magos of one that had not ended, everybody else of any."""
 
     workspace: Owner
     run_id: str

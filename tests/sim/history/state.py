@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from magos.api.annotations import EXECUTION_ALLOWED, EXECUTION_GRANTED_FOR, TRUE
 from magos.api.names import JobType
@@ -27,16 +28,27 @@ __all__ = ["Run", "Snapshot", "State", "is_grant", "owner_of"]
 ROUND_TRIP = 0.05
 """Seconds that may pass between a read right before a write and that write."""
 
+T = TypeVar("T")
 Half = tuple[Owner, str, JobType]
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All Workspaces and Rollouts from ``at`` on."""
+    """All Workspaces and Rollouts at one moment; only good until the next one is asked for."""
 
-    at: float
     workspaces: Mapping[Owner, Workspace]
     rollouts: Mapping[Owner, Rollout]
+
+
+@dataclass(frozen=True)
+class _Change:
+    """What a record changed, and what was there before it."""
+
+    at: float
+    key: Owner
+    workspace: Workspace | None = None
+    rollout: Rollout | None = None
+    of_rollout: bool = False
 
 
 @dataclass
@@ -71,7 +83,7 @@ class State:
         """The run that a Rollout granted last, and the VariableSets that it was to take, with their digests."""
         self.pods: dict[Owner, set[str]] = {}
         self._grants: dict[Owner, list[tuple[float, Workspace]]] = {}
-        self._past: deque[Snapshot] = deque([Snapshot(0.0, {}, {})])
+        self._changes: deque[_Change] = deque()
 
     def run(self, owner: Owner, run_id: str) -> Run:
         """Return what is known about a run."""
@@ -82,16 +94,26 @@ class State:
         return any(who == owner and half is JobType.APPLY for who, _, half in self.working)
 
     def recently(self, now: float, within: float | None = None) -> Iterator[Snapshot]:
-        """Yield what was true at some moment of the recent past, or of a shorter one, the present last."""
-        while len(self._past) > 1 and self._past[1].at <= now - self.slack:
-            self._past.popleft()
+        """Yield what was true at some moment of the recent past, or of a shorter one, the present first.
+
+        The past is made from the present by taking changes back, as far as somebody asks: most never do.
+        """
+        while self._changes and self._changes[0].at <= now - self.slack:
+            self._changes.popleft()
+        yield Snapshot(self.workspaces, self.rollouts)
         until = now - (self.slack if within is None else within)
-        for index, snapshot in enumerate(self._past):
-            if index + 1 == len(self._past) or self._past[index + 1].at > until:
-                yield snapshot
+        workspaces, rollouts = dict(self.workspaces), dict(self.rollouts)
+        for change in reversed(self._changes):
+            if change.at <= until:
+                return
+            if change.of_rollout:
+                _put(rollouts, change.key, change.rollout)
+            else:
+                _put(workspaces, change.key, change.workspace)
+            yield Snapshot(workspaces, rollouts)
 
     def lately(self, now: float, owner: Owner) -> list[Workspace | None]:
-        """Return the Workspace as it was within one round trip to the API server, the present last."""
+        """Return the Workspace as it was within one round trip to the API server, the present first."""
         return [each.workspaces.get(owner) for each in self.recently(now, ROUND_TRIP)]
 
     def grants_lately(self, now: float, owner: Owner) -> list[Workspace]:
@@ -109,10 +131,9 @@ class State:
                 item = record.new or record.old
                 if item is not None:
                     key = (item.metadata.namespace, item.metadata.name)
-                    self.rollouts.pop(key, None)
-                    if record.new is not None:
-                        self.rollouts[key] = record.new
-                self._remember(record.at)
+                    before = self.rollouts.get(key)
+                    self._changes.append(_Change(record.at, key, rollout=before, of_rollout=True))
+                    _put(self.rollouts, key, record.new)
             case JobCreated():
                 self.run(record.workspace, record.run_id).jobs.append(record)
             case PodCreated():
@@ -132,13 +153,12 @@ class State:
 
     def _workspace(self, record: WorkspaceWritten) -> None:
         key = owner_of(record)
-        self.workspaces.pop(key, None)
+        self._changes.append(_Change(record.at, key, workspace=self.workspaces.get(key)))
+        _put(self.workspaces, key, record.new)
         if record.new is not None:
-            self.workspaces[key] = record.new
             self._follow(record, record.new)
         if record.new is not None and is_grant(record):
             self._grants.setdefault(key, []).append((record.at, record.new))
-        self._remember(record.at)
 
     def _follow(self, record: WorkspaceWritten, new: Workspace) -> None:
         status = new.status
@@ -152,8 +172,12 @@ class State:
         if waiting is not None and waiting.run_id == status.current_run_id and run.gated_at is None:
             run.gated_at = record.at
 
-    def _remember(self, at: float) -> None:
-        self._past.append(Snapshot(at, dict(self.workspaces), dict(self.rollouts)))
+
+def _put(objects: dict[Owner, T], key: Owner, value: T | None) -> None:
+    if value is None:
+        objects.pop(key, None)
+    else:
+        objects[key] = value
 
 
 def is_grant(record: WorkspaceWritten) -> bool:

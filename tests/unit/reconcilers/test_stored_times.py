@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import fields, replace
 
-from magos.api.annotations import EXECUTION_ALLOWED, SEEN_AT
+from magos.api.annotations import EXECUTION_ALLOWED, RECORD, SEEN_AT
 from magos.api.kube import JOBS, Job
 from magos.api.meta import ObjectMeta
 from magos.api.names import JobType
@@ -30,6 +30,7 @@ from magos.reconcilers.rejections import RETRY_DELAY
 from magos.reconcilers.storedtimes import SKEW, believed, due_at, read_time
 from magos.reconcilers.workspace.inputs.annotated import DEFAULT_INTERVAL
 from magos.reconcilers.workspace.inputs.schedule import advance
+from magos.reconcilers.workspace.pod.record import decode_record, encode_record
 from magos.runtime.decision import Decision, Delete, PatchAnnotations
 from tests.unit.reconcilers.cluster import Cluster
 from tests.unit.reconcilers.fleet import PROJECT, Fleet, member, rollout
@@ -146,8 +147,12 @@ def unstarted_apply(stored: str) -> tuple[Cluster, Job]:
 
 
 def mark(model: Model, job: Job, created: str, annotations: Mapping[str, str]) -> None:
+    """Let the API server and the Job's creator say that it was created then."""
     meta = model.get(JOBS, job.metadata.name).metadata
-    merged = {**meta.annotations, **annotations}
+    record = decode_record(meta.annotations[RECORD])
+    assert record is not None
+    by_creator = {RECORD: encode_record(replace(record, created_at=created))}
+    merged = {**meta.annotations, **by_creator, **annotations}
     set_meta(model, JOBS, job.metadata.name, creation_timestamp=created, annotations=merged)
 
 

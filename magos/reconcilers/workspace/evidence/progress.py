@@ -9,12 +9,14 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
+from magos.api.annotations import RECORD
 from magos.api.kube import Job, Pod
 from magos.api.names import JobType
 from magos.api.phases import WITH_PLAN, Phase
 from magos.durations import format_duration
 from magos.reconcilers.storedtimes import begun_at, mark_seen
 from magos.reconcilers.workspace.observation import Observation
+from magos.reconcilers.workspace.pod.record import decode_record
 from magos.runtime.decision import Effect
 
 __all__ = ["Unstarted", "abandoned_jobs", "has_ended", "pod_started", "running_type", "unstarted"]
@@ -73,12 +75,14 @@ def abandoned_jobs(seen: Observation) -> tuple[Job, ...]:
 
 def unstarted(seen: Observation, job: Job) -> Unstarted:
     """Return how far the start of ``job`` is; its age counts from its creation, never from the future."""
-    begun, limit = begun_at(job, seen.now), seen.settings.start_timeout
-    created = seen.now if begun is None else min(begun, seen.now)
-    age, patience = seen.now - created, min(_PATIENCE, limit)
+    record = decode_record(job.metadata.annotations.get(RECORD, ""))
+    begun = begun_at(job, seen.now, record.created_at if record is not None else "")
+    limit = seen.settings.start_timeout
+    age = timedelta(0) if begun is None else max(seen.now - begun, timedelta(0))
+    patience = min(_PATIENCE, limit)
     waited = format_duration(timedelta(seconds=int(age.total_seconds())))
     early, expired = age < patience, age >= limit
-    again = created + patience if early else min(created + limit, seen.now + _LOOK_AGAIN)
+    again = seen.now + (patience - age if early else min(limit - age, _LOOK_AGAIN))
     return Unstarted(
         early=early,
         expired=expired,

@@ -16,6 +16,7 @@ __all__ = ["JobRecord", "decode_record", "encode_record"]
 class JobRecord(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """One Job's share of a run; empty texts mean unknown or none.
 
+    ``created_at`` is the time of the controller that created the Job; its creationTimestamp is the API server's.
     ``similar_secrets`` are repository Secrets that look as if they were meant for the URL, where none is in force.
     """
 
@@ -27,6 +28,7 @@ class JobRecord(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults
     target_revision: str
     source_key: str
     spec_hash: str
+    created_at: str = ""
     revision: str = ""
     request: str = ""
     principal: str = ""

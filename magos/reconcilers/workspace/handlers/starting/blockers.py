@@ -7,6 +7,7 @@ from magos.api.labels import ARCHIVE_FINALIZER, RUN_ID
 from magos.api.meta import controller_of
 from magos.api.names import volume_claim_name
 from magos.api.reasons import Reason
+from magos.reconcilers.workspace.handlers.reset import delete_job
 from magos.reconcilers.workspace.handlers.starting.admission import Refused
 from magos.reconcilers.workspace.observation import Observation
 from magos.reconcilers.workspace.pod.manifest import claim_manifest
@@ -16,10 +17,11 @@ __all__ = ["Blocker", "find_blocker", "foreign_claim", "judge_claim"]
 
 
 class Blocker(Struct, frozen=True, kw_only=True):
-    """What a start waits for: it will be gone by itself or by a person's hand."""
+    """What a start waits for: it will be gone by itself, by a person's hand, or by ``effects``."""
 
     reason: Reason = Reason.PREVIOUS_RUNNER_TERMINATING
     message: str
+    effects: tuple[Effect, ...] = ()
 
 
 def find_blocker(seen: Observation) -> Blocker | None:
@@ -41,7 +43,9 @@ def find_blocker(seen: Observation) -> Blocker | None:
     if lingering is not None:
         return Blocker(
             message=f"Job {lingering.metadata.name} of an earlier run is being deleted: wait for it, or find out which"
-            " of its finalizers holds it."
+            " of its finalizers holds it.",
+            # A reset deletes them all, but one may appear later: its creation was given up long ago and came late.
+            effects=(delete_job(lingering),) if lingering.metadata.deletion_timestamp is None else (),
         )
     return None
 

@@ -7,6 +7,7 @@ from magos.api.kube import CONFIG_MAPS, JOBS
 from magos.api.labels import WORKSPACE
 from magos.api.meta import controller_of
 from magos.api.names import JobType
+from magos.api.timestamps import format_time
 from magos.api.triggers import Trigger
 from magos.api.workspace import WORKSPACES, CurrentRun
 from magos.reconcilers.effects import RepositorySecretReport
@@ -88,6 +89,7 @@ def _create(seen: Observation, run: CurrentRun, plan: JobPlan) -> Effect:
         target_revision=workspace.spec.source.target_revision,
         source_key=run.source_key,
         spec_hash=run.spec_hash,
+        created_at=format_time(seen.now),
         revision=run.revision,
         request=run.request,
         principal=run.principal,

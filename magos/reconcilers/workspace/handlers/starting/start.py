@@ -114,7 +114,7 @@ def start_apply(seen: Observation) -> Move:
         return finish(seen, Phase.FAILED, Reason.PLAN_MISMATCH, message)
     blocker = find_blocker(seen)
     if blocker is not None and seen.live:
-        return _hold(seen, blocker.message)
+        return replace(_hold(seen, blocker.message), effects=blocker.effects)
     if not seen.complete:
         return ask_live(seen) if blocker is not None else ask_all(seen)
     refused = judge_identity(seen)
