@@ -66,6 +66,12 @@ _TABLE: Mapping[Reason, Explanation] = MappingProxyType(
             " without a backend that outlives the pod, a version below the minimum, a malformed variable of the runner",
             "correct the spec or the module; [where state may be](../faq.md#where-may-the-terraform-state-be)",
         ),
+        _R.VOLUME_FULL: _E(
+            "which volume is full, what it has and has left, what takes most of it, and what met it",
+            "enlarge spec.resources.requests.storage of the claim `<ws>-data`, or remove what the configuration keeps"
+            " there; for a volume of the pod, free the disk of the node;"
+            " [what the runner removes by itself](../faq.md#the-volume-is-full-what-now)",
+        ),
         _R.GIT_FAILED: _E("URL without credentials, operation, cause", "check the network, the URL and the repository"),
         _R.GIT_AUTHENTICATION_FAILED: _E(
             "the host, and which credentials of the repository Secret it refused, or that none were sent",

@@ -245,6 +245,7 @@ _EXIT_CODES: Final = MappingProxyType(
         Reason.POLICY_VIOLATION: 5,
         Reason.POLICY_EVALUATION_FAILED: 5,
         Reason.PLAN_MISMATCH: 6,
+        Reason.VOLUME_FULL: 7,
         Reason.INTERRUPTED: TERMINATED,
     }
 )

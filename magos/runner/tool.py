@@ -20,6 +20,7 @@ from magos.runner.outcome import StageFailed, phase_failed
 from magos.runner.paths import Paths
 from magos.runner.process import Command, Finished, Supervisor
 from magos.runner.sealed import Sealed
+from magos.runner.space import tool_met_full
 from magos.toolchain.releases import architecture
 
 __all__ = ["Tool", "inside_tree", "program_name"]
@@ -85,10 +86,15 @@ class Tool:
         finished = self._supervisor.run(replace(self._command(arguments, git), stop_timeout=_BRIEF_STOP_TIMEOUT))
         self._succeed("get", finished, _SOURCE_HINT if _UNKNOWN_SOURCE in _unwrapped(finished.tail) else "")
 
-    def init(self, variables: Mapping[str, str]) -> None:
-        """Initialise the backend and the providers, without the plugin cache if that causes trouble."""
+    def init(self, variables: Mapping[str, str], *, plugin_cache: bool = True) -> None:
+        """Initialise the backend and the providers, without the plugin cache if that causes trouble.
+
+        A full volume is no such trouble: whoever calls may make room first.
+        """
         arguments = ["init", "-input=false", "-no-color", *self._early_var_file()]
-        finished = self._execute(arguments, variables)
+        finished = self._supervisor.run(self._command(arguments, variables, plugin_cache=plugin_cache))
+        if finished.code != 0 and tool_met_full(self._paths, finished.tail):
+            self._succeed("init", finished)
         if finished.code != 0 and any(sign in _unwrapped(finished.tail) for sign in _CACHE_TROUBLE):
             finished = self._supervisor.run(self._command(arguments, variables, plugin_cache=False))
         said = _unwrapped(finished.tail)
@@ -191,7 +197,9 @@ class Tool:
         cause = last_error(finished.tail, datetime.now(UTC)) or ending
         failed = compose("{step} failed: {cause}", step=cleared(step), cause=cause)
         text = shorten(failed, LONGEST_DIAGNOSTIC - len(hint))
-        raise StageFailed(phase_failed(self._run.phase), compose("{text}{hint}", text=text, hint=cleared(hint)))
+        full = tool_met_full(self._paths, finished.tail)
+        reason = Reason.VOLUME_FULL if full else phase_failed(self._run.phase)
+        raise StageFailed(reason, compose("{text}{hint}", text=text, hint=cleared(hint)))
 
 
 def _unwrapped(output: bytes) -> bytes:

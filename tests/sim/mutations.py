@@ -26,6 +26,8 @@ _POLICIES = ("tests/unit/reconcilers/workspace/test_workspace_policies.py",)
 _EXCHANGE = "tests/e2e/hostile/test_plan_exchange.py::test_no_exchange_at_any_moment_makes_two_plans_of_one"
 _LEFT = "tests/e2e/hostile/test_leftover_files.py"
 _STATE = "tests/unit/runner/test_state.py"
+_FULL = "tests/unit/runner/test_full_volume.py"
+_CACHES = "tests/unit/runner/test_caches.py"
 _IDENTITY = ("tests/unit/reconcilers/workspace/handlers/starting/test_identity.py",)
 _JOBS = ("tests/unit/reconcilers/workspace/test_guards_of_jobs.py",)
 _MANIFESTS = ("tests/unit/reconcilers/workspace/pod/test_jobs.py",)
@@ -872,11 +874,46 @@ MUTATIONS = (
         _WIRE,
     ),
     Mutation(
-        "volume: nothing is removed where it is full",
+        "volume: nothing is removed before anything is created",
         "magos/runner",
-        "        _make_room(volume, run)\n",
+        "removed = remove_other_runs(self._volume, self._run)",
+        "removed = 0",
+        (_FULL,),
+    ),
+    Mutation(
+        "volume: a second start removes what another run has begun",
+        "magos/runner",
+        "        if started(self._volume, self._run):\n            return\n",
         "",
-        ("tests/unit/runner/test_full_volume.py",),
+        (_FULL,),
+    ),
+    Mutation(
+        "volume: the newest of the caches go first",
+        "magos/runner",
+        "key=lambda each: (each.used, each.name)):",
+        "key=lambda each: (-each.used, each.name)):",
+        (_CACHES,),
+    ),
+    Mutation(
+        "volume: what a run needs is removed from the caches",
+        "magos/runner",
+        "if entry.name not in needed:",
+        "if entry.name:",
+        (_CACHES,),
+    ),
+    Mutation(
+        "volume: caches outlive a state that must be kept",
+        "magos/runner",
+        "victims(self._entries(), frozenset(), inf)",
+        "victims(self._entries(), self._needed(), inf)",
+        (_FULL,),
+    ),
+    Mutation(
+        "volume: a full volume that something wraps is not told",
+        "magos/runner",
+        "        seen = seen.__cause__\n",
+        "        seen = None\n",
+        ("tests/unit/runner/test_space.py",),
     ),
     Mutation(
         "hosts: repositories that are not well take the place of the others",
