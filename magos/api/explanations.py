@@ -28,7 +28,8 @@ _TABLE: Mapping[Reason, Explanation] = MappingProxyType(
     {
         _R.PLAN_FAILED: _E(
             "the last error that the tool printed, or `DeadlineExceeded`, `OOMKilled` or `Evicted` with the text of"
-            " Kubernetes; for a locked state the lock ID, its holder, since when and for how long",
+            " Kubernetes and the limit that was exceeded; for a locked state the lock ID, its holder, since when and"
+            " for how long",
             "read the plan log; correct the module, raise timeout or memory; if the holder of the lock is gone,"
             " release the lock",
         ),

@@ -37,6 +37,7 @@ _SOURCE_HINT: Final = (
     "; Magos downloads modules without the variables of VariableSets: set those that a module source depends on by"
     " a default or in the file of spec.terraform.tfvarsPath"
 )
+_MEMORY_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
 _NO_VARIABLES: Final[Mapping[str, str]] = {}
 
 
@@ -183,7 +184,7 @@ class Tool:
     def _ending(self, step: str, code: int) -> str:
         if code >= 0:
             return f"ended with exit code {code}"
-        killed = f"was killed by signal {-code} (9 is often a lack of memory)"
+        killed = f"was killed by signal {-code} (9 is often a lack of memory{_memory_limit()})"
         return f"{killed}; the outcome of the apply is unknown; the next run plans again" if step == "apply" else killed
 
     def _lock_file_hint(self) -> str:
@@ -200,6 +201,15 @@ class Tool:
         full = tool_met_full(self._paths, finished.tail)
         reason = Reason.VOLUME_FULL if full else phase_failed(self._run.phase)
         raise StageFailed(reason, compose("{text}{hint}", text=text, hint=cleared(hint)))
+
+
+def _memory_limit() -> str:
+    """Return what is said of the container's memory limit; nothing if it has none that can be seen."""
+    try:
+        limit = int(_MEMORY_LIMIT.read_text("ascii"))
+    except (OSError, ValueError):  # "max", or another version of control groups
+        return ""
+    return f"; the limit of this stage is {limit // 1024**2} MiB, see stageResources in MAGOS_JOB_POD_CONFIG"
 
 
 def _unwrapped(output: bytes) -> bytes:

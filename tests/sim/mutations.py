@@ -283,6 +283,20 @@ MUTATIONS = (
         ("tests/unit/reconcilers/workspace/pod/test_jobs.py",),
     ),
     Mutation(
+        "resources: a volume of a runner pod may fill the node",
+        "magos/reconcilers/workspace",
+        "EmptyDirVolumeSource(size_limit=size_of(name))",
+        "EmptyDirVolumeSource()",
+        ("tests/unit/reconcilers/workspace/pod/test_jobs.py",),
+    ),
+    Mutation(
+        "resources: a limit that was exceeded is not told",
+        "magos/reconcilers/workspace",
+        'limit = next((each.resources.limits.get("memory") for each in found), None)',
+        "limit = None",
+        _ENDS,
+    ),
+    Mutation(
         "deletion: gives up an apply whose container has started",
         "magos/reconcilers/workspace",
         "    if job.metadata.deletion_timestamp is not None or any(map(pod_started, pods)):\n",
@@ -911,8 +925,8 @@ MUTATIONS = (
     Mutation(
         "volume: a full volume that something wraps is not told",
         "magos/runner",
-        "        seen = seen.__cause__\n",
-        "        seen = None\n",
+        "        cause = cause.__cause__\n",
+        "        cause = None\n",
         ("tests/unit/runner/test_space.py",),
     ),
     Mutation(
