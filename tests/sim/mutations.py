@@ -26,6 +26,7 @@ _POLICIES = ("tests/unit/reconcilers/workspace/test_workspace_policies.py",)
 _EXCHANGE = "tests/e2e/hostile/test_plan_exchange.py::test_no_exchange_at_any_moment_makes_two_plans_of_one"
 _LEFT = "tests/e2e/hostile/test_leftover_files.py"
 _STATE = "tests/unit/runner/test_state.py"
+_TERMINAL = "tests/unit/cli/test_terminal.py"
 _FULL = "tests/unit/runner/test_full_volume.py"
 _CACHES = "tests/unit/runner/test_caches.py"
 _IDENTITY = ("tests/unit/reconcilers/workspace/handlers/starting/test_identity.py",)
@@ -281,6 +282,20 @@ MUTATIONS = (
         "return DEFAULT_RESOURCES[stage] if own is None else own",
         "return Resources() if own is None else own",
         ("tests/unit/reconcilers/workspace/pod/test_jobs.py",),
+    ),
+    Mutation(
+        "terminal: escape sequences of others are obeyed",
+        "magos",
+        "print(shown(text), file=",
+        "print(text, file=",
+        (_TERMINAL,),
+    ),
+    Mutation(
+        "terminal: a message looks like a line of ours",
+        "magos/cli",
+        "{one_line(status.message)}",
+        "{status.message}",
+        (_TERMINAL,),
     ),
     Mutation(
         "resources: a volume of a runner pod may fill the node",
