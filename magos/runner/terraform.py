@@ -14,6 +14,7 @@ from magos.api.names import JobType
 from magos.api.reasons import Reason
 from magos.api.runnerpod import Stage, run_folder
 from magos.folder import Folder
+from magos.masking.message import cleared, compose
 from magos.masking.redact import secret_forms
 from magos.runner.checkout import Checkout
 from magos.runner.config import TerraformConfig
@@ -28,10 +29,13 @@ from magos.runner.state import StatePlace, require_persistent_state, state_place
 from magos.runner.status import StageStatus, read_status
 from magos.runner.tool import Tool
 from magos.runner.unsaved import hand_over, keep_unsaved_state
+from magos.runner.varfiles import overriding
+from magos.terminal import one_line
 
 __all__ = ["Terraform"]
 
 _VARIABLE_PREFIX: Final = "TF_VAR_"
+_MOST_WARNINGS: Final = 20
 _FOR_US_ALONE: Final = 0o077
 
 
@@ -62,6 +66,7 @@ class Terraform:
         tool = Tool(self._context.paths, config.run, self._context.supervisor)
         try:
             with Checkout(self._context.paths, tool.module) as checkout:
+                self._warn_of_overrides(checkout)
                 self._init(tool, config.variables, room)
                 room.retried(lambda: hand_over(volume, tool, config.variables, context, config.run))
                 room.retried(lambda: checkout.save_lock_file(own, context.journal))
@@ -70,6 +75,24 @@ class Terraform:
         except BaseException:
             own.remove(config.run.plan_name)  # whatever a failed plan wrote must never be applied
             raise
+
+    def _warn_of_overrides(self, checkout: Checkout) -> None:
+        """Say which values of VariableSets are not used because a file of the repository sets the variable, too."""
+        given = {name.removeprefix(_VARIABLE_PREFIX) for name in self._config.variables}
+        found = overriding(checkout.overriding_files(self._config.run.tfvars), given)
+        for variable, file in sorted(found.items())[:_MOST_WARNINGS]:
+            self._context.journal.say(
+                compose(
+                    "warning: {file} sets the variable {variable}; the value of the VariableSet is not used, because"
+                    " files of the repository override VariableSets; remove it from the file if the VariableSet is to"
+                    " set it",
+                    file=cleared(one_line(file)),
+                    variable=cleared(variable),
+                )
+            )
+        if len(found) > _MOST_WARNINGS:
+            more = len(found) - _MOST_WARNINGS
+            self._context.journal.say(cleared(f"warning: files of the repository set {more} more such variables"))
 
     def _write_plan(self, tool: Tool, own: Folder) -> None:
         own.remove(self._config.run.plan_name)  # only what this plan writes counts

@@ -78,8 +78,19 @@ class Tool:
     @property
     def evaluates_early(self) -> bool:
         """True if backend settings and module sources may depend on variables (OpenTofu since 1.8)."""
-        major, minor, _ = self._run.version.split(".", 2)
-        return self._run.distribution is Distribution.OPENTOFU and (int(major), int(minor)) >= (1, 8)
+        return self._is_opentofu_since(1, 8)
+
+    @property
+    def _compares_variables(self) -> bool:
+        """True if ``apply`` reads files of variables by itself and wants them to say what the plan says.
+
+        OpenTofu does since 1.11; it takes ``-var-file`` there since then, too, which the others refuse.
+        """
+        return self._is_opentofu_since(1, 11)
+
+    def _is_opentofu_since(self, major: int, minor: int) -> bool:
+        own = self._run.version.split(".", 2)
+        return self._run.distribution is Distribution.OPENTOFU and (int(own[0]), int(own[1])) >= (major, minor)
 
     def get(self, git: Mapping[str, str]) -> None:
         """Download modules, with the Git access that ``git`` describes and without any ``TF_VAR_*`` (spec §5.4)."""
@@ -114,6 +125,8 @@ class Tool:
     def apply(self, variables: Mapping[str, str], plan: Sealed) -> None:
         """Apply exactly ``plan``."""
         arguments = ["apply", "-input=false", "-no-color", *self._lock_wait()]
+        if self._compares_variables:
+            arguments += self._var_file()
         self._succeed("apply", self._supervisor.run(self._given(plan, arguments, variables)))
 
     def push_state(self, variables: Mapping[str, str], state: Sealed) -> None:

@@ -284,6 +284,20 @@ MUTATIONS = (
         ("tests/unit/reconcilers/workspace/pod/test_jobs.py",),
     ),
     Mutation(
+        "variables: an apply is not told the file that the plan was told",
+        "magos/runner",
+        "            arguments += self._var_file()\n",
+        "            pass\n",
+        ("tests/e2e/runner/test_runner_variables.py",),
+    ),
+    Mutation(
+        "variables: a file that is overridden itself is named",
+        "magos/runner",
+        "+ sorted(each for each in present if each.endswith(_AUTO))",
+        "+ sorted((each for each in present if each.endswith(_AUTO)), reverse=True)",
+        ("tests/unit/runner/test_varfiles.py",),
+    ),
+    Mutation(
         "terminal: escape sequences of others are obeyed",
         "magos",
         "print(shown(text), file=",
