@@ -18,12 +18,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Final, Self
 
-__all__ = ["Folder", "NotFolder", "NotRegular"]
+__all__ = ["Folder", "NotFolder", "NotRegular", "is_full"]
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _ATTEMPTS: Final = 8
 _CHUNK: Final = 1 << 20
+_BLOCK: Final = 512
+_DEEPEST: Final = 64
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class NotRegular(OSError):
@@ -32,6 +35,11 @@ class NotRegular(OSError):
 
 class NotFolder(OSError):
     """Something other than a folder, for instance a link to one, has a name on the way."""
+
+
+def is_full(error: BaseException) -> bool:
+    """True if the system refused a write for want of space, or of a quota."""
+    return isinstance(error, OSError) and error.errno in _FULL
 
 
 class Folder:
@@ -127,6 +135,31 @@ class Folder:
         except FileNotFoundError:
             return False
 
+    def used_at(self, name: str) -> float:
+        """Return when what has the name was last changed or marked as used, in seconds since the epoch."""
+        with self._parent(name) as (parent, last):
+            return os.stat(last, dir_fd=parent, follow_symlinks=False).st_mtime
+
+    def mark_used(self, name: str, moment: float) -> None:
+        """Let ``used_at`` say ``moment``, in seconds since the epoch; a link itself, never what it points to."""
+        with self._parent(name) as (parent, last):
+            os.utime(last, (moment, moment), dir_fd=parent, follow_symlinks=False)
+
+    def usage(self, name: str) -> int:
+        """Return how many bytes of the file system what has the name takes, with what lies in it.
+
+        What cannot be read or is gone meanwhile counts for nothing, nor does what lies deeper than 64 levels.
+        """
+        try:
+            with self._parent(name) as (parent, last):
+                return _usage(last, parent, _DEEPEST)
+        except OSError:
+            return 0
+
+    def space(self) -> os.statvfs_result:
+        """Return what the file system of the folder has and what is left of it."""
+        return os.fstatvfs(self._descriptor)
+
     def _descend(self, parts: list[str], *, make: bool) -> "Folder":
         shown, descriptor = self._shown, os.dup(self._descriptor)
         for part in parts:
@@ -166,6 +199,21 @@ def _enter(name: str, parent: int, shown: str, *, make: bool) -> int:
 
 def _is_folder(name: str, parent: int) -> bool:
     return stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
+
+
+def _usage(name: str, parent: int, deepest: int) -> int:
+    found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    total = found.st_blocks * _BLOCK
+    if not stat.S_ISDIR(found.st_mode) or deepest == 0:
+        return total
+    descriptor = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
+    try:
+        for inner in os.listdir(descriptor):  # noqa: PTH208 - a descriptor, not a path
+            with suppress(OSError):  # gone meanwhile, or not ours to read
+                total += _usage(inner, descriptor, deepest - 1)
+    finally:
+        os.close(descriptor)
+    return total
 
 
 def _clear_folder(name: str, parent: int) -> None:

@@ -10,9 +10,10 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from magos.adapters.quantity import is_size
 from magos.errors import ConfigurationError
 from magos.reconcilers.workspace.pod.environment import FIXED_NAMES, FIXED_PREFIXES
-from magos.reconcilers.workspace.pod.settings import MINIMUM_GRACE_SECONDS, PodConfig
+from magos.reconcilers.workspace.pod.settings import DEFAULT_VOLUME_SIZES, MINIMUM_GRACE_SECONDS, PodConfig
 from magos.reconcilers.workspace.pod.stages import FIXED_MOUNT_PATHS, FIXED_VOLUMES
 
 __all__ = ["VARIABLE", "parse_pod_config", "read_pod_config"]
@@ -55,6 +56,11 @@ def parse_pod_config(text: str, path: str) -> PodConfig:
 def _check(config: PodConfig, path: str) -> None:
     if config.termination_grace_period_seconds < MINIMUM_GRACE_SECONDS:
         _refuse(path, f"terminationGracePeriodSeconds must be at least {MINIMUM_GRACE_SECONDS}")
+    for name, size in config.volume_sizes.items():
+        if name not in DEFAULT_VOLUME_SIZES:
+            _refuse(path, f"volumeSizes names {name!r}, which is none of {', '.join(DEFAULT_VOLUME_SIZES)}")
+        if size is not None and not is_size(size):
+            _refuse(path, f"volumeSizes.{name}: {size!r} is not a quantity such as 10Gi or 500Mi")
     for variable in config.env:
         if variable.name in FIXED_NAMES or variable.name.startswith(FIXED_PREFIXES):
             _refuse(path, f"env {variable.name!r} is set by Magos itself and cannot be overridden")

@@ -10,6 +10,7 @@ from pathlib import Path
 from magos.adapters.gitsettings import allowed_schemes, peers
 from magos.adapters.podconfig import VARIABLE as POD_CONFIG
 from magos.adapters.podconfig import read_pod_config
+from magos.adapters.quantity import is_size
 from magos.api.runnerpod import ALLOW_EPHEMERAL_STATE, PASSED_ON, VERIFY_SIGNATURES
 from magos.api.schema.patterns import VERSION
 from magos.api.tool import Distribution
@@ -25,7 +26,6 @@ _OWN_NAMESPACE = "MAGOS_ALLOW_CONTROLLER_NAMESPACE"
 _VERIFIED_PRINCIPALS = "MAGOS_VERIFIED_PRINCIPALS"
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _SWITCHES = (VERIFY_SIGNATURES, ALLOW_EPHEMERAL_STATE)
-_QUANTITY = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:[EPTGMk]i?|Ki|e[0-9]+)?", re.ASCII)
 
 
 def load_workspace_settings(environ: Mapping[str, str], account: Path = SERVICE_ACCOUNT) -> WorkspaceSettings:
@@ -82,7 +82,7 @@ def _passed_on(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 def _size(environ: Mapping[str, str]) -> str:
     size = environ.get("MAGOS_PVC_SIZE") or "1Gi"
-    if _QUANTITY.fullmatch(size) is None or not any(digit in size for digit in "123456789"):
+    if not is_size(size):
         raise ConfigurationError(f"MAGOS_PVC_SIZE: {size!r} is not a quantity such as 1Gi or 500Mi")
     return size
 

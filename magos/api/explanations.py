@@ -28,7 +28,8 @@ _TABLE: Mapping[Reason, Explanation] = MappingProxyType(
     {
         _R.PLAN_FAILED: _E(
             "the last error that the tool printed, or `DeadlineExceeded`, `OOMKilled` or `Evicted` with the text of"
-            " Kubernetes; for a locked state the lock ID, its holder, since when and for how long",
+            " Kubernetes and the limit that was exceeded; for a locked state the lock ID, its holder, since when and"
+            " for how long",
             "read the plan log; correct the module, raise timeout or memory; if the holder of the lock is gone,"
             " release the lock",
         ),
@@ -65,6 +66,12 @@ _TABLE: Mapping[Reason, Explanation] = MappingProxyType(
             "the field or variable and its value: a path that is not in the repository or leads out of it, a state"
             " without a backend that outlives the pod, a version below the minimum, a malformed variable of the runner",
             "correct the spec or the module; [where state may be](../faq.md#where-may-the-terraform-state-be)",
+        ),
+        _R.VOLUME_FULL: _E(
+            "which volume is full, what it has and has left, what takes most of it, and what met it",
+            "enlarge spec.resources.requests.storage of the claim `<ws>-data`, or remove what the configuration keeps"
+            " there; for a volume of the pod, free the disk of the node;"
+            " [what the runner removes by itself](../faq.md#the-volume-is-full-what-now)",
         ),
         _R.GIT_FAILED: _E("URL without credentials, operation, cause", "check the network, the URL and the repository"),
         _R.GIT_AUTHENTICATION_FAILED: _E(

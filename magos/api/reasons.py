@@ -43,6 +43,7 @@ class Reason(StrEnum):
     PLAN_MISMATCH = "PlanMismatch"
     INTERRUPTED = "Interrupted"
     INVALID_CONFIGURATION = "InvalidConfiguration"
+    VOLUME_FULL = "VolumeFull"
     GIT_FAILED = "GitFailed"
     GIT_AUTHENTICATION_FAILED = "GitAuthenticationFailed"
     REVISION_NOT_FOUND = "RevisionNotFound"
@@ -112,6 +113,7 @@ FAILURES = frozenset(
         Reason.PLAN_MISMATCH,
         Reason.INTERRUPTED,
         Reason.INVALID_CONFIGURATION,
+        Reason.VOLUME_FULL,
         Reason.GIT_FAILED,
         Reason.GIT_AUTHENTICATION_FAILED,
         Reason.REVISION_NOT_FOUND,

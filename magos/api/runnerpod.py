@@ -19,6 +19,7 @@ __all__ = [
     "SCRATCH_VOLUME",
     "TOKEN_VOLUME",
     "WORK_VOLUME",
+    "POD_VOLUMES",
     "tmp_volume",
     "DATA_PATH",
     "HOME_PATH",
@@ -115,6 +116,9 @@ def tmp_volume(stage: Stage) -> str:
     """Return the name of the volume with a stage's own temporary files."""
     return f"tmp-{stage}"
 
+
+POD_VOLUMES: Final = (WORK_VOLUME, SCRATCH_VOLUME, *map(tmp_volume, Stage))
+"""The volumes that a pod writes to and that end with it; each has a limit of its own."""
 
 DATA_PATH: Final = "/workspace-data"
 """The Workspace's volume. Code of the configuration writes to it."""
@@ -245,6 +249,7 @@ _EXIT_CODES: Final = MappingProxyType(
         Reason.POLICY_VIOLATION: 5,
         Reason.POLICY_EVALUATION_FAILED: 5,
         Reason.PLAN_MISMATCH: 6,
+        Reason.VOLUME_FULL: 7,
         Reason.INTERRUPTED: TERMINATED,
     }
 )

@@ -15,6 +15,7 @@ from magos.runtime.manager.assembly import Assembly
 from magos.runtime.manager.manager import ControllerApp
 from magos.runtime.manager.process import run_controllers
 from magos.runtime.manager.settings import add_common_flags, common_settings, flag_parser
+from magos.terminal import echo
 from magos.version import VERSION
 
 __all__ = ["Build", "run_program", "run_program_with_flags"]
@@ -49,7 +50,7 @@ def run_program_with_flags(
         build = prepare(environ, flags)
         connection = load_config(flags.kubeconfig, environ=environ)
     except ConfigurationError as error:
-        print(" ".join(str(error).split()), file=sys.stderr)
+        echo(" ".join(str(error).split()), error=True)
         return 2
     app = ControllerApp(name=f"{name}-controller", settings=settings, build=build)
     return run_controllers(app, connection, version=VERSION)

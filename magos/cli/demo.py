@@ -7,7 +7,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from magos.local.programs.progress import LineProgress, Progress
 from magos.local.programs.recipes import TOFU_VERSION
 from magos.runtime.cache.informer import Informer
 from magos.runtime.clock import SystemClock
+from magos.terminal import echo, one_line
 
 __all__ = ["DEMO_NAMESPACE", "DemoSettings", "run_demo", "sample_manifests"]
 
@@ -74,7 +75,9 @@ def sample_manifests(repo_url: str, namespace: str, *folders: str) -> list[dict[
 
 def run_demo(settings: DemoSettings) -> int:
     """Run the demo; returns 0 if every chapter ended as it should, 1 if not or if a signal ended the demo."""
+    *processors, renderer = structlog.get_config()["processors"]
     structlog.configure(  # the runtime's log lines would stand between those of the view
+        processors=[*processors, _through_the_door, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
@@ -91,6 +94,11 @@ def run_demo(settings: DemoSettings) -> int:
         return anyio.run(_until_signalled, walk, progress)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _through_the_door(_: object, __: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
+    """Escape the texts of a log line before it gets the colours of a terminal."""
+    return {name: one_line(value) if isinstance(value, str) else value for name, value in event.items()}
 
 
 async def _until_signalled(walk: Callable[[], Awaitable[int]], progress: Progress) -> int:
@@ -125,10 +133,9 @@ async def _watched(here: Machine, view: ProgressView, *, stay: bool) -> int:
         project, well = await _walk(here, view)
         await _show_result(here, project, view)
         if stay:
-            print(_NEXT_STEPS.format(kubeconfig=here.plane.admin_kubeconfig, project=project, folder=here.folder))
-            sys.stdout.flush()
+            echo(_NEXT_STEPS.format(kubeconfig=here.plane.admin_kubeconfig, project=project, folder=here.folder))
             await anyio.sleep_forever()
-        print("\nThe demo ends here and removes everything it made; without --exit it keeps running.", flush=True)
+        echo("\nThe demo ends here and removes everything it made; without --exit it keeps running.")
         tasks.cancel_scope.cancel()
     return 0 if well else 1
 
@@ -182,9 +189,8 @@ def _halted(view: ProgressView, before: str, broken: str) -> bool:
 async def _show_result(here: Machine, project: str, view: ProgressView) -> None:
     found = await here.client.get(PROJECTS, DEMO_NAMESPACE, project)
     members = sorted(view.workspaces.values(), key=lambda workspace: workspace.metadata.name)
-    print()
-    print(project_tree(project, found, members))
+    echo("")
+    echo(project_tree(project, found, members))
     for workspace in members:
         state = await here.find_state(DEMO_NAMESPACE, workspace.metadata.name)
-        print(f"   Terraform state of {workspace.metadata.name}: {state or 'none was written'}")
-    sys.stdout.flush()
+        echo(f"   Terraform state of {workspace.metadata.name}: {state or 'none was written'}")

@@ -2,14 +2,17 @@
 
 import os
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from magos.errors import ConfigurationError, MagosError
+from magos.terminal import echo
 
 if TYPE_CHECKING:
     from magos.local.programs.assets import AssetSettings
@@ -53,7 +56,7 @@ def version() -> None:
     """Print the version of this program."""
     from importlib.metadata import version as installed
 
-    click.echo(f"magos {installed('magos')}")
+    echo(f"magos {installed('magos')}")
 
 
 @cli.command()
@@ -70,7 +73,7 @@ def assets() -> None:
     programs = machine_assets(_asset_settings(), LineProgress(sys.stderr))
     plane = programs.control_plane
     for program in (plane.etcd, plane.kube_apiserver, plane.kube_controller_manager, programs.tofu):
-        click.echo(str(program))
+        echo(str(program))
 
 
 @cli.command()
@@ -107,7 +110,7 @@ def tree(project: str, namespace: str, context: str) -> None:
     if text is None:
         where = f"namespace {namespace}" if namespace else "the namespace of the kubeconfig's context"
         raise NotFound(f"{where} has no Project {project} and no Workspace of it; name another namespace with -n")
-    click.echo(text)
+    echo(text)
 
 
 class NotFound(MagosError):
@@ -116,6 +119,7 @@ class NotFound(MagosError):
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; the process ends with 0 (success), 1 (failure), 2 (wrong usage) or 3 (not found)."""
+    sys.excepthook = _unexpected
     try:
         cli.main(args=arguments, prog_name="magos")
     except MagosError as error:
@@ -129,10 +133,15 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _end(error: MagosError) -> NoReturn:
-    click.echo(f"magos: {error}", err=True)
+    echo(f"magos: {error}", error=True)
     if isinstance(error, ConfigurationError):
         sys.exit(_USAGE)
     sys.exit(_NOT_FOUND if isinstance(error, NotFound) else _FAILURE)
+
+
+def _unexpected(kind: type[BaseException], error: BaseException, at: TracebackType | None) -> None:
+    """Print a traceback through the door: what it quotes may come from anywhere."""
+    echo("".join(traceback.format_exception(kind, error, at)).rstrip(), error=True)
 
 
 def _first(group: BaseExceptionGroup[MagosError]) -> MagosError:

@@ -12,6 +12,7 @@ from magos.api.workspace import Workspace
 from magos.cli.tree import phase_and_reason
 from magos.local.programs.progress import Progress
 from magos.runtime.cache.informer import Change
+from magos.terminal import one_line
 
 __all__ = ["ProgressView"]
 
@@ -31,7 +32,7 @@ class ProgressView:
 
     def say(self, text: str) -> None:
         """Report ``text`` with the seconds since the start of the demo."""
-        self._progress.say(f"{time.monotonic() - self._began:6.1f} s  {text}")
+        self._progress.say(f"{time.monotonic() - self._began:6.1f} s  {one_line(text)}")
 
     def workspace_changed(self, change: Change[Workspace]) -> None:
         """Handle a change from the Workspaces' informer."""

@@ -9,6 +9,7 @@ from magos.api.workspace import WORKSPACES, Workspace
 from magos.runtime.client.client import ApiClient, ApiError
 from magos.runtime.client.config import load_config
 from magos.runtime.client.http import connect
+from magos.terminal import one_line
 
 __all__ = ["load_tree", "phase_and_reason", "project_tree", "read_tree"]
 
@@ -41,14 +42,14 @@ async def read_tree(client: ApiClient, namespace: str, project: str) -> str | No
 
 def project_tree(name: str, project: Project | None, workspaces: Iterable[Workspace]) -> str:
     """Return the tree as text, one line an object, and a line with the message of a Workspace that is not Applied."""
-    lines = [f"Project {name}  {'(does not exist)' if project is None else phase_and_reason(project.status)}"]
+    lines = [f"Project {one_line(name)}  {'(does not exist)' if project is None else phase_and_reason(project.status)}"]
     members = sorted(workspaces, key=lambda workspace: workspace.metadata.name)
     for index, workspace in enumerate(members):
         last = index == len(members) - 1
         lines.append(f"{'└─' if last else '├─'} {_line(workspace)}")
         status = workspace.status
         if status.phase is not Phase.APPLIED and status.message:
-            lines.append(f"{'  ' if last else '│ '}    {status.message}")
+            lines.append(f"{'  ' if last else '│ '}    {one_line(status.message)}")
     if not members:
         lines.append("└─ (no Workspace names this Project)")
     return "\n".join(lines)
@@ -56,11 +57,11 @@ def project_tree(name: str, project: Project | None, workspaces: Iterable[Worksp
 
 def phase_and_reason(status: CommonStatus) -> str:
     """Return ``Phase/Reason``, or ``new`` before the controller has written a status."""
-    return f"{status.phase or 'new'}{'/' + status.reason if status.reason else ''}"
+    return one_line(f"{status.phase or 'new'}{'/' + status.reason if status.reason else ''}")
 
 
 def _line(workspace: Workspace) -> str:
     status = workspace.status
     sign = _SIGNS.get(status.phase, "…") if status.phase is not None else "…"
     state = f"{phase_and_reason(status):<28} revision {status.observed_revision[:7] or '-'}"
-    return f"{sign} Workspace {workspace.metadata.name:<12} {state}  {workspace.spec.source.path}"
+    return one_line(f"{sign} Workspace {workspace.metadata.name:<12} {state}  {workspace.spec.source.path}")

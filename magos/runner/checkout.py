@@ -7,16 +7,20 @@ before it runs: only what that very tool has made counts, whatever the repositor
 import io
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
 from magos.folder import Folder
 from magos.runner.journal import Journal
 from magos.runner.paths import Paths
+from magos.runner.varfiles import read_by_itself
 
 __all__ = ["ERRORED_STATE", "LOCK_FILE", "Checkout"]
 
 _LARGEST_LOCK_FILE: Final = 16 * 1024**2
+_LARGEST_VARIABLES: Final = 4 * 1024**2
 
 ERRORED_STATE: Final = "errored.tfstate"
 """What the tools leave in their working directory if the backend does not take the state."""
@@ -40,6 +44,18 @@ class Checkout:
         self._source.close()
         if self.folder is not self._source:
             self.folder.close()
+
+    def overriding_files(self, tfvars: str | None) -> Iterator[tuple[str, bytes]]:
+        """Yield name and content of the files of variables that the tool reads, each overriding the ones before.
+
+        ``tfvars`` is the one that is named to it, relative to the repository. What leads out of the repository or
+        cannot be read is left out: nothing is decided by it.
+        """
+        names = [str(self._relative / name) for name in read_by_itself(self.folder.names())]
+        for name in [*names, *([tfvars] if tfvars else [])]:
+            place = Path(os.path.realpath(self._tree / name))
+            with suppress(OSError, ValueError):
+                yield name, self._source.read(str(place.relative_to(self._tree)), _LARGEST_VARIABLES)
 
     def free_errored_state(self, journal: Journal) -> None:
         """Remove what has the name of a state that an apply could not save, and say so; ``OSError`` if it stays."""

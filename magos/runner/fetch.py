@@ -18,6 +18,7 @@ from magos.runner.config import FetchConfig
 from magos.runner.context import Context
 from magos.runner.files import remove
 from magos.runner.outcome import StageFailed
+from magos.runner.room import EVICTED, Room
 from magos.runner.shield import EXECUTE_ONLY
 from magos.runner.status import StageStatus
 from magos.runner.tool import Tool, inside_tree
@@ -38,6 +39,7 @@ class Fetch:
     def __init__(self, config: FetchConfig, context: Context) -> None:
         self._config = config
         self._context = context
+        self._evicted = False
         self.status = StageStatus(stage=Stage.FETCH)
 
     def execute(self) -> None:
@@ -48,6 +50,8 @@ class Fetch:
             remove(leftover)  # of an earlier start of this container; of a checkout that was killed, its key too
         paths.work.mkdir(parents=True, exist_ok=True)
         paths.tmp.mkdir(parents=True, exist_ok=True)
+        with paths.volume() as volume:
+            Room(volume, paths, self._config.run, self._context.journal).clean()
         # Unpacking takes as long as everything else together and needs nothing of it.
         installing = Background(self._install)
         try:
@@ -56,6 +60,8 @@ class Fetch:
             self._check_paths()
             self._context.journal.say(f"installing {self._config.run.distribution} {self._config.run.version}")
             tool = installing.result()
+            if self._evicted:
+                self._context.journal.say(EVICTED)
             self._note(tool_version=tool.version, warnings=tool.warnings)
             # On the volume that the tool is started from, because git starts a program there.
             with tempfile.TemporaryDirectory(prefix=_ACCESS, dir=paths.work) as directory:
@@ -110,10 +116,17 @@ class Fetch:
                 keys_dir=Path(keys) if keys else None,
                 verify_signatures=self._config.verify_signatures,
                 peers=self._config.peers,
+                make_room=self._make_room,
             )
         )
         tool.path.chmod(EXECUTE_ONLY)  # no process needs to read it, and what it starts cannot reach into it
         return tool
+
+    def _make_room(self, wanted: int) -> bool:
+        # A hold of its own: the installation may outlive a checkout that fails.
+        with self._context.paths.volume() as volume:
+            self._evicted = Room(volume, self._context.paths, self._config.run, self._context.journal).made(wanted)
+        return self._evicted
 
     def _modules(self, directory: Path) -> None:
         from magos.git.gitaccess import git_access

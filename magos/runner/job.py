@@ -13,7 +13,7 @@ from magos.api.result import Outcome, PolicyCount, Result, ViolationAction
 from magos.api.runnerpod import Stage, exit_code
 from magos.ids import parse_digest
 from magos.masking.redact import secret_forms
-from magos.runner.config import JobConfig
+from magos.runner.config import JobConfig, RunConfig
 from magos.runner.context import Context
 from magos.runner.files import read_limited
 from magos.runner.outcome import StageFailed
@@ -22,6 +22,7 @@ from magos.runner.policies import evaluate_policies, violations_message
 from magos.runner.policyfiles import mounted_policies
 from magos.runner.policyreport import Verdict
 from magos.runner.sensitive import secret_values
+from magos.runner.space import explained
 from magos.runner.status import StageStatus, first_failure, read_status
 
 __all__ = ["evaluate", "failed"]
@@ -58,7 +59,13 @@ def evaluate(config: JobConfig, context: Context) -> Result:
     try:
         return _planned(config, context, result, statuses[-1])
     except StageFailed as error:
-        return failed(result, error.reason, error.message)
+        return _failed_by(error, result, context, run)
+
+
+def _failed_by(error: StageFailed, result: Result, context: Context, run: RunConfig) -> Result:
+    cause = explained(context.paths, Stage.JOB, run.workspace, error)
+    reason, message = (cause.reason, cause.message) if isinstance(cause, StageFailed) else (error.reason, error.message)
+    return failed(result, reason, message)
 
 
 def failed(result: Result, reason: Reason, message: str) -> Result:
@@ -96,7 +103,7 @@ def _planned(config: JobConfig, context: Context, result: Result, rendered: Stag
         _require_proof(rendered)
         return _judged(result, evaluate_policies(policies, plan, config.run, context))
     except StageFailed as error:
-        return failed(result, error.reason, error.message)
+        return _failed_by(error, result, context, config.run)
 
 
 def _require_proof(rendered: StageStatus) -> None:

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import msgspec
 
+from magos.api import runnerpod
 from magos.api.names import JobType
 from magos.api.reasons import Reason
 from magos.api.result import Outcome, Result
@@ -35,7 +36,8 @@ from magos.runner.paths import Paths
 from magos.runner.process import Supervisor
 from magos.runner.report import write_termination_message
 from magos.runner.shield import shield_self
-from magos.runner.status import StageStatus, first_failure, read_status, write_status
+from magos.runner.space import explained
+from magos.runner.status import StageStatus, first_failure, leave_status, read_status
 from magos.runner.termination import Terminated, Termination
 
 __all__ = ["run_stage"]
@@ -104,12 +106,11 @@ def _run_init(stage: Stage, paths: Paths, env: Environment, termination: Termina
             return 0
         execution = create(Context(paths, journal, supervisor))
         execution.execute()
-    except StageFailed as error:
-        status = _failure(stage, error.reason, error.message)
     except Terminated:
         status = _interrupted(stage)
     except Exception as error:  # noqa: BLE001 - the boundary: whatever it was, job must be able to report it
-        status = _unexpected(stage, phase, error, journal)
+        cause = explained(paths, stage, env.get(runnerpod.WORKSPACE, ""), error)
+        status = _failed_status(stage, phase, cause, journal)
     finally:
         supervisor.end_all()
     if status.reason is not None and termination.requested_at is not None:
@@ -119,7 +120,7 @@ def _run_init(stage: Stage, paths: Paths, env: Environment, termination: Termina
         status = _with_findings(status, execution.status)
     status = _masked_status(status, journal)
     _say_end(journal, status)
-    write_status(paths, status)
+    leave_status(paths, status, phase)
     return code
 
 
@@ -160,13 +161,12 @@ def _run_job(paths: Paths, env: Environment, termination: Termination, journal: 
         run = config.run
         journal.say(_beginning(Stage.JOB, run))
         result = evaluate(config, Context(paths, journal, Supervisor(journal, termination)))
-    except StageFailed as error:
-        result = failed(result, error.reason, error.message)
     except Terminated:
         result = _stopped(result)
     except Exception as error:  # noqa: BLE001 - the boundary: every run ends with a result
-        status = _unexpected(Stage.JOB, _phase(env), error, journal)
-        result = failed(result, phase_failed(_phase(env)), status.message)
+        cause = explained(paths, Stage.JOB, env.get(runnerpod.WORKSPACE, ""), error)
+        status = _failed_status(Stage.JOB, _phase(env), cause, journal)
+        result = failed(result, status.reason or phase_failed(_phase(env)), status.message)
         if termination.requested_at is not None:
             result = _stopped(result)  # the error may be what the interruption left of a library's state
     result = _masked_result(result, journal)
@@ -189,7 +189,9 @@ def _failure(stage: Stage, reason: Reason, message: str) -> StageStatus:
     return StageStatus(stage=stage, reason=reason, message=message)
 
 
-def _unexpected(stage: Stage, phase: JobType, error: Exception, journal: Journal) -> StageStatus:
+def _failed_status(stage: Stage, phase: JobType, error: Exception, journal: Journal) -> StageStatus:
+    if isinstance(error, StageFailed):
+        return _failure(stage, error.reason, error.message)
     if not isinstance(error, MagosError | OSError):
         _say_traceback(error, journal)
     cause = str(error) or cleared(type(error).__name__)

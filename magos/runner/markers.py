@@ -3,63 +3,31 @@
 The marker of a phase is created exclusively on the Workspace's volume before the tool starts; the file system decides.
 """
 
-import errno
-
 from magos.api.runnerpod import RUNS, run_folder
-from magos.folder import Folder
+from magos.folder import Folder, NotFolder, is_full
 from magos.runner.config import RunConfig
 from magos.runner.outcome import StageFailed, phase_failed
 
-__all__ = ["create_start_marker", "remove_other_runs"]
-
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+__all__ = ["create_start_marker", "remove_other_runs", "started"]
 
 
 def create_start_marker(volume: Folder, run: RunConfig) -> None:
     """Create ``<phase>.started`` in the run's folder, durably; a marker that exists fails the phase.
 
-    On a full volume what other runs left is removed first. A folder or marker that exists needs no space, so that is
-    done only by the start that is the first, which would remove it anyway.
+    ``OSError`` if the volume is full.
     """
-    try:
-        _create(volume, run)
-    except OSError as error:
-        if error.errno not in _FULL:
-            raise
-        _make_room(volume, run)
-        try:
-            _create(volume, run)
-        except OSError as again:
-            raise _unusable(run, again) from again
-
-
-def _make_room(volume: Folder, run: RunConfig) -> None:
-    try:
-        with volume.folder(RUNS) as runs:
-            for name in runs.names():
-                if name != run.run_id:
-                    runs.remove(name)
-    except OSError as error:
-        raise _unusable(run, error) from error
-
-
-def _unusable(run: RunConfig, error: OSError) -> StageFailed:
-    return StageFailed(
-        phase_failed(run.phase),
-        f"the folder of run {run.run_id} on the Workspace's volume cannot be used ({error}); nothing ran; check"
-        " what the configuration writes to the volume, and whether it is full",
-    )
-
-
-def _create(volume: Folder, run: RunConfig) -> None:
     try:
         folder = volume.made(run_folder(run.run_id))
     except OSError as error:
-        if error.errno in _FULL:
+        if is_full(error):
             raise
-        raise _unusable(run, error) from error
+        raise StageFailed(
+            phase_failed(run.phase),
+            f"the folder of run {run.run_id} on the Workspace's volume cannot be used ({error}); nothing ran; check"
+            " what the configuration writes to the volume",
+        ) from error
     try:
-        with folder, folder.created(f"{run.phase}.started"):
+        with folder, folder.created(_marker(run)):
             pass
     except FileExistsError:
         raise StageFailed(
@@ -69,7 +37,27 @@ def _create(volume: Folder, run: RunConfig) -> None:
         ) from None
 
 
+def started(volume: Folder, run: RunConfig) -> bool:
+    """True if this phase was started before: the pod is a second one, and the run after it may be at work already."""
+    try:
+        with volume.folder(run_folder(run.run_id)) as own:
+            return _marker(run) in own.names()
+    except OSError:  # no folder of this run, or no folder at all: whoever creates the marker finds out
+        return False
+
+
 def remove_other_runs(volume: Folder, run: RunConfig) -> int:
-    """Remove what other runs left beside this one; plan files hold secrets. Return how many there were."""
-    with volume.made(RUNS) as runs:
+    """Remove what other runs left beside this one; plan files hold secrets. Return how many there were.
+
+    Creates nothing: it needs no space. A link in the place of the folder is not followed and not judged here.
+    """
+    try:
+        runs = volume.folder(RUNS)
+    except (FileNotFoundError, NotFolder):
+        return 0
+    with runs:
         return sum(runs.remove(name) for name in runs.names() if name != run.run_id)
+
+
+def _marker(run: RunConfig) -> str:
+    return f"{run.phase}.started"

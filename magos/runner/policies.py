@@ -28,6 +28,7 @@ from magos.runner.outcome import StageFailed
 from magos.runner.policyreport import PolicyResult, Verdict, judge, read_report
 from magos.runner.process import Command, Finished
 from magos.runner.sensitive import sensitive_values
+from magos.runner.space import tool_met_full
 
 __all__ = ["LIMIT_SECONDS", "evaluate_policies", "violations_message"]
 
@@ -67,6 +68,8 @@ def evaluate_policies(
             ending = compose("kyverno {ending}", ending=cleared(_ending(finished.code)))
             if said:
                 ending = compose("{ending}: {said}", ending=ending, said=said)
+            if tool_met_full(context.paths, finished.tail):
+                raise StageFailed(Reason.VOLUME_FULL, ending) from error
             raise _failed(compose("{error} ({ending})", error=error, ending=ending)) from error
     _say(verdict, context)
     idle = [

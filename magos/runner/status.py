@@ -11,12 +11,13 @@ import msgspec
 from magos.api.names import JobType
 from magos.api.reasons import Reason
 from magos.api.runnerpod import REPORTED_REASONS, Stage
+from magos.folder import is_full
 from magos.privatefile import write_private
-from magos.runner.files import read_limited
+from magos.runner.files import read_limited, remove
 from magos.runner.outcome import phase_failed
 from magos.runner.paths import Paths
 
-__all__ = ["STATUS_VERSION", "StageStatus", "first_failure", "read_status", "write_status"]
+__all__ = ["STATUS_VERSION", "StageStatus", "first_failure", "leave_status", "read_status", "write_status"]
 
 STATUS_VERSION = 1
 _LARGEST = 64 * 1024
@@ -47,6 +48,26 @@ def write_status(paths: Paths, status: StageStatus) -> None:
     """Leave ``status``, in place of whatever lies there."""
     bounded = msgspec.structs.replace(status, message=status.message[:_LONGEST_MESSAGE])
     write_private(paths.status(status.stage), msgspec.json.encode(bounded))
+
+
+def leave_status(paths: Paths, status: StageStatus, phase: JobType) -> None:
+    """Leave ``status`` also on a full disk: what ``fetch`` and ``terraform`` keep in the pod makes room for it.
+
+    That ends a run that would still have needed it, with ``VolumeFull``.
+    """
+    try:
+        write_status(paths, status)
+    except OSError as error:
+        if not is_full(error) or status.stage not in (Stage.FETCH, Stage.TERRAFORM):
+            raise
+        for folder in (paths.source, paths.data):
+            remove(folder)
+        if status.reason is None and not (status.stage is Stage.TERRAFORM and phase is JobType.APPLY):
+            message = f"the pod's volume scratch is full: the {status.stage} stage could not leave its status there"
+            status = msgspec.structs.replace(
+                status, reason=Reason.VOLUME_FULL, message=f"{message}; free the disk of the node"
+            )
+        write_status(paths, status)
 
 
 def read_status(paths: Paths, stage: Stage, phase: JobType) -> StageStatus:

@@ -14,23 +14,28 @@ from magos.api.names import JobType
 from magos.api.reasons import Reason
 from magos.api.runnerpod import Stage, run_folder
 from magos.folder import Folder
+from magos.masking.message import cleared, compose
 from magos.masking.redact import secret_forms
 from magos.runner.checkout import Checkout
 from magos.runner.config import TerraformConfig
 from magos.runner.context import Context
 from magos.runner.diagnostics import shorten
-from magos.runner.markers import create_start_marker, remove_other_runs
+from magos.runner.markers import create_start_marker
 from magos.runner.outcome import StageFailed
 from magos.runner.planfile import carried_variables, sealed_plan
+from magos.runner.room import Room
 from magos.runner.sealed import Sealed
 from magos.runner.state import StatePlace, require_persistent_state, state_place
 from magos.runner.status import StageStatus, read_status
 from magos.runner.tool import Tool
 from magos.runner.unsaved import hand_over, keep_unsaved_state
+from magos.runner.varfiles import overriding
+from magos.terminal import one_line
 
 __all__ = ["Terraform"]
 
 _VARIABLE_PREFIX: Final = "TF_VAR_"
+_MOST_WARNINGS: Final = 20
 _FOR_US_ALONE: Final = 0o077
 
 
@@ -47,63 +52,89 @@ class Terraform:
         os.umask(_FOR_US_ALONE)  # plan files and states hold secrets
         run = self._config.run
         with self._context.paths.volume() as volume:
-            create_start_marker(volume, run)
+            room = Room(volume, self._context.paths, run, self._context.journal)
+            room.insisted(lambda: create_start_marker(volume, run))
             # Held from now on: what this run leaves is removed from here, whatever gets the folder's name.
             with volume.folder(run_folder(run.run_id)) as own:
                 if run.phase is JobType.PLAN:
-                    self._plan(volume, own)
+                    self._plan(volume, own, room)
                 else:
-                    self._apply(volume, own)
+                    self._apply(volume, own, room)
 
-    def _plan(self, volume: Folder, own: Folder) -> None:
-        config, journal = self._config, self._context.journal
-        removed = remove_other_runs(volume, config.run)
-        if removed:
-            journal.say(f"removed the files of {removed} earlier run(s)")
+    def _plan(self, volume: Folder, own: Folder, room: Room) -> None:
+        config, context = self._config, self._context
         tool = Tool(self._context.paths, config.run, self._context.supervisor)
         try:
             with Checkout(self._context.paths, tool.module) as checkout:
-                self._init(tool, config.variables)
-                hand_over(volume, tool, config.variables, self._context, config.run)
-                checkout.save_lock_file(own, journal)
-            own.remove(config.run.plan_name)  # only what this plan writes counts
-            tool.plan(config.variables)
+                self._warn_of_overrides(checkout)
+                self._init(tool, config.variables, room)
+                room.retried(lambda: hand_over(volume, tool, config.variables, context, config.run))
+                room.retried(lambda: checkout.save_lock_file(own, context.journal))
+            room.retried(lambda: self._write_plan(tool, own))
             self._require_plan(volume)
         except BaseException:
             own.remove(config.run.plan_name)  # whatever a failed plan wrote must never be applied
             raise
 
-    def _apply(self, volume: Folder, own: Folder) -> None:
+    def _warn_of_overrides(self, checkout: Checkout) -> None:
+        """Say which values of VariableSets are not used because a file of the repository sets the variable, too."""
+        given = {name.removeprefix(_VARIABLE_PREFIX) for name in self._config.variables}
+        found = overriding(checkout.overriding_files(self._config.run.tfvars), given)
+        for variable, file in sorted(found.items())[:_MOST_WARNINGS]:
+            self._context.journal.say(
+                compose(
+                    "warning: {file} sets the variable {variable}; the value of the VariableSet is not used, because"
+                    " files of the repository override VariableSets; remove it from the file if the VariableSet is to"
+                    " set it",
+                    file=cleared(one_line(file)),
+                    variable=cleared(variable),
+                )
+            )
+        if len(found) > _MOST_WARNINGS:
+            more = len(found) - _MOST_WARNINGS
+            self._context.journal.say(cleared(f"warning: files of the repository set {more} more such variables"))
+
+    def _write_plan(self, tool: Tool, own: Folder) -> None:
+        own.remove(self._config.run.plan_name)  # only what this plan writes counts
+        tool.plan(self._config.variables)
+
+    def _apply(self, volume: Folder, own: Folder, room: Room) -> None:
         try:
             with self._planned(volume) as plan:
                 own.remove(self._config.run.plan_name)
                 self._compare(plan)
-                self._apply_sealed(plan, volume, own)
+                self._apply_sealed(plan, volume, own, room)
         finally:
             own.remove(self._config.run.plan_name)
 
-    def _apply_sealed(self, plan: Sealed, volume: Folder, own: Folder) -> None:
+    def _apply_sealed(self, plan: Sealed, volume: Folder, own: Folder, room: Room) -> None:
         paths, config = self._context.paths, self._config
         tool = Tool(paths, config.run, self._context.supervisor)
         with Checkout(paths, tool.module) as checkout:
             checkout.restore_lock_file(own)
             given, planned = self._variables(plan)
-            self._init(tool, {**given, **planned} if tool.evaluates_early else given)
+            self._init(tool, {**given, **planned} if tool.evaluates_early else given, room)
             place = state_place(paths, config.run.environment)
             checkout.free_errored_state(self._context.journal)
             try:
                 tool.apply(given, plan)
             except StageFailed as error:
-                kept = self._keep_unsaved(volume, checkout, place)
-                raise StageFailed(error.reason, shorten(f"{kept}; {error.message}")) if kept else error from error
+                kept = self._keep_unsaved(volume, checkout, place, room)
+                if not kept:
+                    raise
+                raise StageFailed(error.reason, shorten(f"{kept}; {error.message}")) from error
             except BaseException:
-                self._keep_unsaved(volume, checkout, place)
+                self._keep_unsaved(volume, checkout, place, room)
                 raise
 
-    def _keep_unsaved(self, volume: Folder, checkout: Checkout, place: StatePlace) -> str:
-        """Keep a state that the backend did not take; return the message, empty if there was none."""
+    def _keep_unsaved(self, volume: Folder, checkout: Checkout, place: StatePlace, room: Room) -> str:
+        """Keep a state that the backend did not take; return the message, empty if there was none.
+
+        Every cache makes room for it: what is downloaded can be downloaded again.
+        """
+        run = self._config.run
         try:
-            kept = keep_unsaved_state(volume, checkout, self._config.run, place)
+            kept = room.insisted(lambda: keep_unsaved_state(volume, checkout, run, place))
         except OSError as error:
             text = f"the backend did not take the state, and the Workspace's volume could not keep it ({error})"
         else:
@@ -116,8 +147,16 @@ class Terraform:
         self._context.journal.say(text)
         return text
 
-    def _init(self, tool: Tool, variables: Mapping[str, str]) -> None:
-        tool.init(variables)
+    def _init(self, tool: Tool, variables: Mapping[str, str], room: Room) -> None:
+        try:
+            room.retried(lambda: tool.init(variables))
+        except StageFailed as error:
+            if error.reason is not Reason.VOLUME_FULL:
+                raise
+            room.emptied()  # a half of a provider is of no use
+            self._context.journal.say("the plugin cache is done without: the providers do not fit on the volume")
+            tool.init(variables, plugin_cache=False)
+        room.reserve()
         if not self._config.allow_ephemeral_state:
             require_persistent_state(self._context.paths, self._config.run, tool.module)
 

@@ -20,6 +20,7 @@ from magos.runner.outcome import StageFailed, phase_failed
 from magos.runner.paths import Paths
 from magos.runner.process import Command, Finished, Supervisor
 from magos.runner.sealed import Sealed
+from magos.runner.space import tool_met_full
 from magos.toolchain.releases import architecture
 
 __all__ = ["Tool", "inside_tree", "program_name"]
@@ -36,6 +37,7 @@ _SOURCE_HINT: Final = (
     "; Magos downloads modules without the variables of VariableSets: set those that a module source depends on by"
     " a default or in the file of spec.terraform.tfvarsPath"
 )
+_MEMORY_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
 _NO_VARIABLES: Final[Mapping[str, str]] = {}
 
 
@@ -76,8 +78,19 @@ class Tool:
     @property
     def evaluates_early(self) -> bool:
         """True if backend settings and module sources may depend on variables (OpenTofu since 1.8)."""
-        major, minor, _ = self._run.version.split(".", 2)
-        return self._run.distribution is Distribution.OPENTOFU and (int(major), int(minor)) >= (1, 8)
+        return self._is_opentofu_since(1, 8)
+
+    @property
+    def _compares_variables(self) -> bool:
+        """True if ``apply`` reads files of variables by itself and wants them to say what the plan says.
+
+        OpenTofu does since 1.11; it takes ``-var-file`` there since then, too, which the others refuse.
+        """
+        return self._is_opentofu_since(1, 11)
+
+    def _is_opentofu_since(self, major: int, minor: int) -> bool:
+        own = self._run.version.split(".", 2)
+        return self._run.distribution is Distribution.OPENTOFU and (int(own[0]), int(own[1])) >= (major, minor)
 
     def get(self, git: Mapping[str, str]) -> None:
         """Download modules, with the Git access that ``git`` describes and without any ``TF_VAR_*`` (spec §5.4)."""
@@ -85,10 +98,15 @@ class Tool:
         finished = self._supervisor.run(replace(self._command(arguments, git), stop_timeout=_BRIEF_STOP_TIMEOUT))
         self._succeed("get", finished, _SOURCE_HINT if _UNKNOWN_SOURCE in _unwrapped(finished.tail) else "")
 
-    def init(self, variables: Mapping[str, str]) -> None:
-        """Initialise the backend and the providers, without the plugin cache if that causes trouble."""
+    def init(self, variables: Mapping[str, str], *, plugin_cache: bool = True) -> None:
+        """Initialise the backend and the providers, without the plugin cache if that causes trouble.
+
+        A full volume is no such trouble: whoever calls may make room first.
+        """
         arguments = ["init", "-input=false", "-no-color", *self._early_var_file()]
-        finished = self._execute(arguments, variables)
+        finished = self._supervisor.run(self._command(arguments, variables, plugin_cache=plugin_cache))
+        if finished.code != 0 and tool_met_full(self._paths, finished.tail):
+            self._succeed("init", finished)
         if finished.code != 0 and any(sign in _unwrapped(finished.tail) for sign in _CACHE_TROUBLE):
             finished = self._supervisor.run(self._command(arguments, variables, plugin_cache=False))
         said = _unwrapped(finished.tail)
@@ -107,6 +125,8 @@ class Tool:
     def apply(self, variables: Mapping[str, str], plan: Sealed) -> None:
         """Apply exactly ``plan``."""
         arguments = ["apply", "-input=false", "-no-color", *self._lock_wait()]
+        if self._compares_variables:
+            arguments += self._var_file()
         self._succeed("apply", self._supervisor.run(self._given(plan, arguments, variables)))
 
     def push_state(self, variables: Mapping[str, str], state: Sealed) -> None:
@@ -177,7 +197,7 @@ class Tool:
     def _ending(self, step: str, code: int) -> str:
         if code >= 0:
             return f"ended with exit code {code}"
-        killed = f"was killed by signal {-code} (9 is often a lack of memory)"
+        killed = f"was killed by signal {-code} (9 is often a lack of memory{_memory_limit()})"
         return f"{killed}; the outcome of the apply is unknown; the next run plans again" if step == "apply" else killed
 
     def _lock_file_hint(self) -> str:
@@ -191,7 +211,18 @@ class Tool:
         cause = last_error(finished.tail, datetime.now(UTC)) or ending
         failed = compose("{step} failed: {cause}", step=cleared(step), cause=cause)
         text = shorten(failed, LONGEST_DIAGNOSTIC - len(hint))
-        raise StageFailed(phase_failed(self._run.phase), compose("{text}{hint}", text=text, hint=cleared(hint)))
+        full = tool_met_full(self._paths, finished.tail)
+        reason = Reason.VOLUME_FULL if full else phase_failed(self._run.phase)
+        raise StageFailed(reason, compose("{text}{hint}", text=text, hint=cleared(hint)))
+
+
+def _memory_limit() -> str:
+    """Return what is said of the container's memory limit; nothing if it has none that can be seen."""
+    try:
+        limit = int(_MEMORY_LIMIT.read_text("ascii"))
+    except (OSError, ValueError):  # "max", or another version of control groups
+        return ""
+    return f"; the limit of this stage is {limit // 1024**2} MiB, see stageResources in MAGOS_JOB_POD_CONFIG"
 
 
 def _unwrapped(output: bytes) -> bytes:

@@ -50,8 +50,12 @@ def keep_unsaved_state(volume: Folder, checkout: Checkout, run: RunConfig, place
             return None
         unsaved = held.enter_context(_made(volume))
         unsaved.remove(name)
-        with unsaved.created(name) as target:
-            shutil.copyfileobj(source, target, 1 << 20)
+        try:
+            with unsaved.created(name) as target:
+                shutil.copyfileobj(source, target, 1 << 20)
+        except BaseException:
+            unsaved.remove(name)  # half a state would be handed over, in vain, before every plan
+            raise
         with suppress(OSError):  # without it the lineage alone decides where the state belongs
             unsaved.replace(f"{run.run_id}{_PLACE}", io.BytesIO(msgspec.json.encode(place)))
     checkout.folder.remove(ERRORED_STATE)

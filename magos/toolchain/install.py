@@ -9,6 +9,7 @@ half-written file that looks complete; a cache that cannot be written costs a do
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import msgspec
 
 from magos.api.tool import Distribution
 from magos.bounds import TOOL_ARCHIVE, TOOL_TEXT
-from magos.folder import Folder
+from magos.folder import Folder, is_full
 from magos.outbound.peers import Peers
 from magos.toolchain.archive import unpack
 from magos.toolchain.errors import ToolError, ToolReason
@@ -38,7 +39,8 @@ class InstallRequest(msgspec.Struct, frozen=True):
     ``cache_dir`` is this version's own cache folder, by convention ``tools/<distribution>/<version>`` on the volume,
     and ``cache_root`` where that is mounted, by default the cache itself: below it no link is followed.
     ``destination`` is a folder of the pod's own that is fresh. ``keys_dir`` replaces the shipped keys, ``mirror_base``
-    the vendor's address. ``timeout`` in seconds bounds each attempt to download.
+    the vendor's address. ``timeout`` in seconds bounds each attempt to download. ``make_room`` is called where the
+    cache is full, with the bytes that it is to hold more; it says whether it could free any.
     """
 
     distribution: Distribution
@@ -52,6 +54,7 @@ class InstallRequest(msgspec.Struct, frozen=True):
     arch: str = msgspec.field(default_factory=architecture)
     timeout: float = 600.0
     peers: Peers = Peers()
+    make_room: Callable[[int], bool] = lambda _: False
 
     def cache(self, *, make: bool = False) -> Folder:
         """Hold the cache folder; ``FileNotFoundError`` if it is missing and not to be made."""
@@ -108,7 +111,12 @@ def _verified(request: InstallRequest, wanted: Release, private: Path, warnings:
     fetched = _fetch(request, wanted, _folder(private, "fetched"))
     warnings += _verify(request, wanted, fetched)
     try:
-        _fill_cache(request, wanted, fetched)
+        try:
+            _fill_cache(request, wanted, fetched)
+        except OSError as error:
+            if not is_full(error) or not request.make_room(fetched.archive.stat().st_size):
+                raise
+            _fill_cache(request, wanted, fetched)
     except OSError as error:
         warnings.append(f"the tool cache {request.cache_dir} cannot be written ({error.strerror}); check the volume")
     return fetched

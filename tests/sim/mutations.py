@@ -26,6 +26,9 @@ _POLICIES = ("tests/unit/reconcilers/workspace/test_workspace_policies.py",)
 _EXCHANGE = "tests/e2e/hostile/test_plan_exchange.py::test_no_exchange_at_any_moment_makes_two_plans_of_one"
 _LEFT = "tests/e2e/hostile/test_leftover_files.py"
 _STATE = "tests/unit/runner/test_state.py"
+_TERMINAL = "tests/unit/cli/test_terminal.py"
+_FULL = "tests/unit/runner/test_full_volume.py"
+_CACHES = "tests/unit/runner/test_caches.py"
 _IDENTITY = ("tests/unit/reconcilers/workspace/handlers/starting/test_identity.py",)
 _JOBS = ("tests/unit/reconcilers/workspace/test_guards_of_jobs.py",)
 _MANIFESTS = ("tests/unit/reconcilers/workspace/pod/test_jobs.py",)
@@ -518,6 +521,48 @@ MUTATIONS = (
         "return DEFAULT_RESOURCES[stage] if own is None else own",
         "return Resources() if own is None else own",
         ("tests/unit/reconcilers/workspace/pod/test_jobs.py",),
+    ),
+    Mutation(
+        "variables: an apply is not told the file that the plan was told",
+        "magos/runner",
+        "            arguments += self._var_file()\n",
+        "            pass\n",
+        ("tests/e2e/runner/test_runner_variables.py",),
+    ),
+    Mutation(
+        "variables: a file that is overridden itself is named",
+        "magos/runner",
+        "+ sorted(each for each in present if each.endswith(_AUTO))",
+        "+ sorted((each for each in present if each.endswith(_AUTO)), reverse=True)",
+        ("tests/unit/runner/test_varfiles.py",),
+    ),
+    Mutation(
+        "terminal: escape sequences of others are obeyed",
+        "magos",
+        "print(shown(text), file=",
+        "print(text, file=",
+        (_TERMINAL,),
+    ),
+    Mutation(
+        "terminal: a message looks like a line of ours",
+        "magos/cli",
+        "{one_line(status.message)}",
+        "{status.message}",
+        (_TERMINAL,),
+    ),
+    Mutation(
+        "resources: a volume of a runner pod may fill the node",
+        "magos/reconcilers/workspace",
+        "EmptyDirVolumeSource(size_limit=size_of(name))",
+        "EmptyDirVolumeSource()",
+        ("tests/unit/reconcilers/workspace/pod/test_jobs.py",),
+    ),
+    Mutation(
+        "resources: a limit that was exceeded is not told",
+        "magos/reconcilers/workspace",
+        'limit = next((each.resources.limits.get("memory") for each in found), None)',
+        "limit = None",
+        _ENDS,
     ),
     Mutation(
         "deletion: gives up an apply whose container has started",
@@ -1181,11 +1226,46 @@ MUTATIONS = (
         _WIRE,
     ),
     Mutation(
-        "volume: nothing is removed where it is full",
+        "volume: nothing is removed before anything is created",
         "magos/runner",
-        "        _make_room(volume, run)\n",
+        "removed = remove_other_runs(self._volume, self._run)",
+        "removed = 0",
+        (_FULL,),
+    ),
+    Mutation(
+        "volume: a second start removes what another run has begun",
+        "magos/runner",
+        "        if started(self._volume, self._run):\n            return\n",
         "",
-        ("tests/unit/runner/test_full_volume.py",),
+        (_FULL,),
+    ),
+    Mutation(
+        "volume: the newest of the caches go first",
+        "magos/runner",
+        "key=lambda each: (each.used, each.name)):",
+        "key=lambda each: (-each.used, each.name)):",
+        (_CACHES,),
+    ),
+    Mutation(
+        "volume: what a run needs is removed from the caches",
+        "magos/runner",
+        "if entry.name not in needed:",
+        "if entry.name:",
+        (_CACHES,),
+    ),
+    Mutation(
+        "volume: caches outlive a state that must be kept",
+        "magos/runner",
+        "victims(self._entries(), frozenset(), inf)",
+        "victims(self._entries(), self._needed(), inf)",
+        (_FULL,),
+    ),
+    Mutation(
+        "volume: a full volume that something wraps is not told",
+        "magos/runner",
+        "        cause = cause.__cause__\n",
+        "        cause = None\n",
+        ("tests/unit/runner/test_space.py",),
     ),
     Mutation(
         "hosts: repositories that are not well take the place of the others",

@@ -61,6 +61,7 @@ from magos.api.kube.pods import ContainerStateRunning as ContainerStateRunning
 from magos.api.kube.pods import ContainerStateTerminated as ContainerStateTerminated
 from magos.api.kube.pods import ContainerStateWaiting as ContainerStateWaiting
 from magos.api.kube.pods import ContainerStatus as ContainerStatus
+from magos.api.kube.pods import ObservedContainer as ObservedContainer
 from magos.api.kube.pods import ObservedPodSpec as ObservedPodSpec
 from magos.api.kube.pods import Pod as Pod
 from magos.api.kube.pods import PodCondition as PodCondition

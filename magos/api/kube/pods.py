@@ -6,6 +6,7 @@ kubelet has seen it.
 
 from msgspec import Struct, field
 
+from magos.api.kube.containers import Resources
 from magos.api.kube.podspec import PodSpec
 from magos.api.meta import Kind, ObjectMeta
 
@@ -17,6 +18,7 @@ __all__ = [
     "ContainerStateTerminated",
     "ContainerStateWaiting",
     "ContainerStatus",
+    "ObservedContainer",
     "ObservedPodSpec",
     "Pod",
     "PodCondition",
@@ -93,16 +95,25 @@ class PodStatus(Struct, frozen=True, gc=False, rename="camel", omit_defaults=Tru
     pod_ip: str = field(default="", name="podIP")
 
 
+class ObservedContainer(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+    """What an onlooker wants to know of a container: how much it may take."""
+
+    name: str
+    resources: Resources = Resources()
+
+
 class ObservedPodSpec(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """The few fields of a pod's specification that matter to an onlooker."""
 
     node_name: str = ""
     service_account_name: str = ""
     termination_grace_period_seconds: int | None = None
+    init_containers: tuple[ObservedContainer, ...] = ()
+    containers: tuple[ObservedContainer, ...] = ()
 
 
 class Pod(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """A pod as observed: without its containers."""
+    """A pod as observed: of its containers only what they may take."""
 
     metadata: ObjectMeta
     spec: ObservedPodSpec = ObservedPodSpec()

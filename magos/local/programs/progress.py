@@ -1,12 +1,15 @@
 """Progress of long work, fit for a terminal and for a log.
 
 On a terminal one line is rewritten in place. Elsewhere a line appears at the start, every ten seconds and at the end:
-enough to see in a CI log that work goes on. Safe to call from several threads.
+enough to see in a CI log that work goes on. What tools and servers say passes the door of terminals. Safe to call from
+several threads.
 """
 
 import threading
 import time
 from typing import Final, Protocol, TextIO
+
+from magos.terminal import one_line, shown
 
 __all__ = ["LineProgress", "Progress"]
 
@@ -35,16 +38,16 @@ class LineProgress:
 
     def say(self, text: str) -> None:
         with self._lock:
-            self._write(f"{_CLEAR_LINE if self._live else ''}{text}\n")
+            self._write(f"{_CLEAR_LINE if self._live else ''}{shown(text)}\n")
             self._shown_at = time.monotonic()
 
     def tick(self, text: str) -> None:
         with self._lock:
             now = time.monotonic()
             if self._live:
-                self._write(f"{_CLEAR_LINE}{text}")
+                self._write(f"{_CLEAR_LINE}{one_line(text)}")
             elif now - self._shown_at >= _QUIET_SECONDS:
-                self._write(f"{text}\n")
+                self._write(f"{one_line(text)}\n")
                 self._shown_at = now
 
     def _write(self, text: str) -> None:

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from magos.api.result import Outcome
+from magos.api.runnerpod import Stage
 from tests.e2e.runner.pod import NEXT, Workspace, apply, plan
 
 # Type, value as JSON or as an expression of the tools, the value that comes out.
@@ -130,4 +131,13 @@ def test_files_of_the_repository_beat_variable_sets_and_the_named_file_beats_the
     pod, planned = plan(workspace, MAGOS_TFVARS_FILE="env/prod.tfvars", **given)
     assert planned.result is Outcome.SUCCEEDED, planned.message
     shown = re.findall(r'chosen_(\w) = "([^"]*)"', pod.log)
-    assert dict(shown) == {"a": "default", "b": "set", "c": "terraform.tfvars", "d": "auto", "e": "tfvarsPath"}
+    expected = {"a": "default", "b": "set", "c": "terraform.tfvars", "d": "auto", "e": "tfvarsPath"}
+    assert dict(shown) == expected
+    warned = dict(re.findall(r"warning: (\S+) sets the variable (\w)", pod.output[Stage.TERRAFORM]))
+    assert warned == {"terraform.tfvars": "c", "any.auto.tfvars": "d", "env/prod.tfvars": "e"}
+    # The named file gives e another value than the files that the tool reads by itself.
+    pod, applied = apply(workspace, planned, MAGOS_TFVARS_FILE="env/prod.tfvars", **given)
+    assert applied.result is Outcome.SUCCEEDED, pod.log
+    [resource_] = json.loads(workspace.state.read_text())["resources"]
+    values_ = resource_["instances"][0]["attributes"]["input"]["value"]
+    assert values_ == {f"chosen_{name}": value for name, value in expected.items()}

@@ -46,6 +46,13 @@ def test_resources_are_for_every_stage_or_for_one() -> None:
     assert config.resources_of(Stage.FETCH) == Resources()
 
 
+def test_sizes_of_volumes_are_moved_or_lifted_one_by_one() -> None:
+    config = parse_pod_config("volumeSizes: {work: 20Gi, tmp-job: null}", "pod.yaml")
+    assert config.size_of("work") == "20Gi"
+    assert config.size_of("tmp-job") is None
+    assert config.size_of("scratch") == "3Gi"
+
+
 def test_an_empty_file_adds_nothing() -> None:
     assert parse_pod_config("", "pod.yaml") == PodConfig()
 
@@ -58,6 +65,9 @@ def test_an_empty_file_adds_nothing() -> None:
         ("hostNetwork: true", "hostNetwork"),
         ("stageResources: {tofu: {}}", "tofu"),
         ("stageResources: {job: {request: {cpu: 1}}}", "stageResources.job.request"),
+        ("volumeSizes: {policies: 1Gi}", "'policies', which is none of work, scratch, tmp-fetch"),
+        ("volumeSizes: {work: much}", "volumeSizes.work: 'much' is not a quantity"),
+        ("volumeSizes: {work: 0Gi}", "volumeSizes.work: '0Gi' is not a quantity"),
         ("env: [{name: A, valueFrm: {x: y}}]", r"unknown field env\[0\].valueFrm"),
         ("terminationGracePeriodSeconds: 60", "at least 120"),
         ("env: [{name: MAGOS_RUN_ID, value: x}]", "MAGOS_RUN_ID"),

@@ -3,13 +3,14 @@
 The texts of scheduler, kubelet and Job controller are passed on as they are; only their reasons are mapped.
 """
 
+import re
 from collections.abc import Iterable
 
 from msgspec import Struct
 
 from magos.api.kube import ContainerStatus, Job, Pod
 from magos.api.reasons import Reason
-from magos.api.runnerpod import TERMINATED
+from magos.api.runnerpod import POD_VOLUMES, TERMINATED
 from magos.reconcilers.effects import JobWarning
 
 __all__ = ["EndCause", "StartProblem", "about_quota", "end_cause", "start_problem"]
@@ -33,6 +34,12 @@ _DELETIONS = frozenset({"EvictionByEvictionAPI", "DeletionByTaintManager", "Pree
 
 _QUOTA_TEXTS = ("exceeded quota", "failed quota")
 """A quota that is used up, and one that wants requests or limits which a container does not have."""
+
+_VOLUME_LIMIT = re.compile(r'EmptyDir volume "([^"]+)" exceeds the limit')
+_DISK_LIMIT = re.compile(
+    r"Container (\S+) exceeded its local ephemeral storage limit|ephemeral local storage usage exceeds the total limit"
+)
+"""The texts of the kubelet's eviction manager for a pod that wrote more than it may, not for a node that is full."""
 
 _HINTS = {
     Reason.SERVICE_ACCOUNT_NOT_FOUND: "Create the ServiceAccount in this namespace (component tenant).",
@@ -91,7 +98,7 @@ def end_cause(job: Job | None, pods: tuple[Pod, ...]) -> EndCause | None:
     for pod in pods:
         if pod.status.reason:
             text = pod.status.message or f"pod {pod.metadata.name} was ended"
-            return EndCause(word=pod.status.reason, text=text, decisive=True)
+            return EndCause(word=pod.status.reason, text=_with_size_hint(text), decisive=True)
         disrupted = next(
             (c for c in pod.status.conditions if c.type == "DisruptionTarget" and c.status == "True"), None
         )
@@ -99,7 +106,7 @@ def end_cause(job: Job | None, pods: tuple[Pod, ...]) -> EndCause | None:
             stopped = _container_cause(pod)
             return EndCause(
                 word=disrupted.reason or "Disrupted",
-                text="; ".join(filter(None, (disrupted.message, stopped.text if stopped is not None else ""))),
+                text=_with_size_hint("; ".join(filter(None, (disrupted.message, stopped.text if stopped else "")))),
                 interrupted=disrupted.reason in _DELETIONS,
                 decisive=True,
             )
@@ -118,13 +125,40 @@ def _container_cause(pod: Pod) -> EndCause | None:
         if ended is None or ended.exit_code == 0:
             continue
         if ended.reason == "OOMKilled":
-            text = f"container {status.name} exceeded its memory limit (exit code {ended.exit_code})"
+            text = (
+                f"container {status.name} exceeded its memory limit{_memory_limit(pod, status.name)} (exit code"
+                f" {ended.exit_code}). Raise limits.memory in stageResources.{status.name} of the file of"
+                " MAGOS_JOB_POD_CONFIG, or split the module"
+            )
             return EndCause(word="OOMKilled", text=text, decisive=True)
         text = f"container {status.name} ended with exit code {ended.exit_code}"
         if ended.exit_code == TERMINATED:
             return EndCause(word="Interrupted", text=f"{text}: it was asked to stop", interrupted=True)
         return EndCause(word=ended.reason or "Error", text=text)
     return None
+
+
+def _memory_limit(pod: Pod, name: str) -> str:
+    """The limit that the pod was created with; the settings of today may have another."""
+    found = (each for each in (*pod.spec.init_containers, *pod.spec.containers) if each.name == name)
+    limit = next((each.resources.limits.get("memory") for each in found), None)
+    return f" of {limit}" if limit else ""
+
+
+def _with_size_hint(text: str) -> str:
+    """Add the next step to what the kubelet says of a pod that wrote more than it may; it names volume and limit."""
+    volume = _VOLUME_LIMIT.search(text)
+    container = _DISK_LIMIT.search(text)
+    if volume is not None and volume[1] in POD_VOLUMES:
+        field = f"volumeSizes.{volume[1]}"
+    elif volume is not None:
+        field = f"sizeLimit of the volume {volume[1]}"
+    elif container is not None:
+        whose = f"stageResources.{container[1]}" if container[1] else "stageResources"
+        field = f"limits.ephemeral-storage in {whose}"
+    else:
+        return text
+    return f"{text.rstrip('. ')}. Raise {field} in the file of MAGOS_JOB_POD_CONFIG, or let the module write less"
 
 
 def _unscheduled(pod: Pod) -> tuple[Reason, str] | None:

@@ -134,7 +134,7 @@ def _pod(workspace: Workspace, plan: JobPlan, settings: WorkspaceSettings) -> Po
         init_containers=tuple(containers[:-1]),
         containers=(containers[-1],),
         volumes=(
-            *fixed_volumes(phase, volume_claim_name(workspace.metadata.name)),
+            *fixed_volumes(phase, volume_claim_name(workspace.metadata.name), config.size_of),
             *_policies_volume(workspace, plan),
             *config.volumes,
         ),

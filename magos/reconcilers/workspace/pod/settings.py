@@ -8,10 +8,10 @@ from typing import Any
 from msgspec import Struct, field
 
 from magos.api.kube import EnvFromSource, EnvVar, LocalObjectReference, Resources, Toleration, Volume, VolumeMount
-from magos.api.runnerpod import DEFAULT_SCHEMES, Stage
+from magos.api.runnerpod import DEFAULT_SCHEMES, SCRATCH_VOLUME, WORK_VOLUME, Stage, tmp_volume
 from magos.reconcilers.workspace.pod.toolversion import MINIMUM_OPENTOFU, MINIMUM_TERRAFORM
 
-__all__ = ["DEFAULT_RESOURCES", "MINIMUM_GRACE_SECONDS", "PodConfig", "WorkspaceSettings"]
+__all__ = ["DEFAULT_RESOURCES", "DEFAULT_VOLUME_SIZES", "MINIMUM_GRACE_SECONDS", "PodConfig", "WorkspaceSettings"]
 
 MINIMUM_GRACE_SECONDS = 120
 
@@ -32,6 +32,20 @@ DEFAULT_RESOURCES: Mapping[Stage, Resources] = MappingProxyType(
 and memory. Stages follow each other, so a pod asks for the most that one of them asks for."""
 
 
+DEFAULT_VOLUME_SIZES: Mapping[str, str] = MappingProxyType(
+    {
+        WORK_VOLUME: "10Gi",
+        SCRATCH_VOLUME: "3Gi",
+        tmp_volume(Stage.FETCH): "6Gi",
+        tmp_volume(Stage.TERRAFORM): "4Gi",
+        tmp_volume(Stage.RENDER): "1Gi",
+        tmp_volume(Stage.JOB): "1Gi",
+    }
+)
+"""What each of the pod's own volumes may hold unless an administrator says otherwise: more than the budgets of a
+checkout, a tool and a plan allow to be written (spec §7.2, §7.3), so that only a module that writes more is evicted."""
+
+
 class PodConfig(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """The file named by ``MAGOS_JOB_POD_CONFIG``: what may be added to runner pods (spec §5.4).
 
@@ -40,11 +54,13 @@ class PodConfig(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknow
     comes from a Secret is masked in the log, whatever it is: a region that may be read belongs in a ConfigMap.
 
     ``stageResources`` of a stage, else ``resources``, stand in the place of ``DEFAULT_RESOURCES`` as a whole; ``{}``
-    asks for nothing and limits nothing.
+    asks for nothing and limits nothing. ``volumeSizes`` of a volume stands in the place of its default; null is no
+    limit.
     """
 
     resources: Resources | None = None
     stage_resources: Mapping[Stage, Resources] = field(default_factory=dict)
+    volume_sizes: Mapping[str, str | None] = field(default_factory=dict)
     image_pull_secrets: tuple[LocalObjectReference, ...] = ()
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Toleration, ...] = ()
@@ -60,6 +76,10 @@ class PodConfig(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknow
         """Return the requests and limits of a stage's container."""
         own = self.stage_resources.get(stage, self.resources)
         return DEFAULT_RESOURCES[stage] if own is None else own
+
+    def size_of(self, volume: str) -> str | None:
+        """Return what a volume of the pod's own may hold, as a quantity; None without a limit."""
+        return self.volume_sizes.get(volume, DEFAULT_VOLUME_SIZES[volume])
 
 
 class WorkspaceSettings(Struct, frozen=True, kw_only=True):

@@ -4,6 +4,8 @@ A program that a Terraform configuration starts has its parent's UID. So what a 
 what it must not change is mounted read-only; file permissions protect nothing here.
 """
 
+from collections.abc import Callable
+
 from magos.api import runnerpod
 from magos.api.kube import (
     ClaimVolumeSource,
@@ -46,14 +48,15 @@ FIXED_VOLUMES = (
 """Names of volumes that a pod configuration must not define."""
 
 
-def fixed_volumes(phase: JobType, claim: str) -> tuple[Volume, ...]:
-    """Return the volumes of a plan or an apply pod; ``claim`` is the Workspace's PersistentVolumeClaim."""
-    scratch_space = EmptyDirVolumeSource()
+def fixed_volumes(phase: JobType, claim: str, size_of: Callable[[str], str | None]) -> tuple[Volume, ...]:
+    """Return the volumes of a plan or an apply pod; ``claim`` is the Workspace's PersistentVolumeClaim.
+
+    ``size_of`` says what a volume that ends with the pod may hold.
+    """
+    own = (runnerpod.WORK_VOLUME, runnerpod.SCRATCH_VOLUME, *map(runnerpod.tmp_volume, stages_of(phase)))
     return (
         Volume(name=runnerpod.DATA_VOLUME, persistent_volume_claim=ClaimVolumeSource(claim_name=claim)),
-        Volume(name=runnerpod.WORK_VOLUME, empty_dir=scratch_space),
-        Volume(name=runnerpod.SCRATCH_VOLUME, empty_dir=scratch_space),
-        *(Volume(name=runnerpod.tmp_volume(stage), empty_dir=scratch_space) for stage in stages_of(phase)),
+        *(Volume(name=name, empty_dir=EmptyDirVolumeSource(size_limit=size_of(name))) for name in own),
         Volume(name=runnerpod.TOKEN_VOLUME, projected=_token()),
     )
 

@@ -247,6 +247,7 @@ WAYS: dict[Reason, Way] = {
     R.RUN_LOST: lost,
     R.INTERRUPTED: interrupted,
     R.INVALID_CONFIGURATION: lambda: plan("InvalidConfiguration", 2),
+    R.VOLUME_FULL: lambda: plan("VolumeFull", 7),
     R.GIT_FAILED: lambda: plan("GitFailed", 3),
     R.GIT_AUTHENTICATION_FAILED: lambda: plan("GitAuthenticationFailed", 3),
     R.REVISION_NOT_FOUND: lambda: plan("RevisionNotFound", 3),

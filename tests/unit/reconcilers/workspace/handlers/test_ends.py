@@ -13,8 +13,11 @@ from magos.api.kube import (
     ContainerStateTerminated,
     ContainerStatus,
     JobStatus,
+    ObservedContainer,
+    ObservedPodSpec,
     PodCondition,
     PodStatus,
+    Resources,
 )
 from magos.api.names import JobType
 from magos.api.phases import Phase
@@ -101,6 +104,74 @@ def test_a_stage_out_of_memory_is_named() -> None:
     stage_ends(model, exit_code=137, reason="OOMKilled")
     assert outcome(model) == (Phase.FAILED, Reason.PLAN_FAILED)
     assert model.workspace.status.message.startswith("OOMKilled: container terraform")
+
+
+def test_a_stage_out_of_memory_is_told_with_the_limit_it_had_and_where_to_raise_it() -> None:
+    model = Cluster()
+    job = model.to_planning()
+    pod = model.pod_of(job)
+    assert pod is not None
+    stage = ObservedContainer(name="terraform", resources=Resources(limits={"memory": "3Gi"}))
+    model.put(PODS, replace(pod, spec=ObservedPodSpec(init_containers=(stage,))))
+    stage_ends(model, exit_code=137, reason="OOMKilled")
+    message = model.workspace.status.message
+    assert "container terraform exceeded its memory limit of 3Gi (exit code 137)" in message
+    assert "stageResources.terraform of the file of MAGOS_JOB_POD_CONFIG" in message
+
+
+@pytest.mark.parametrize(
+    ("said", "named", "field"),
+    [
+        ('Usage of EmptyDir volume "work" exceeds the limit "10Gi". ', '"10Gi"', "Raise volumeSizes.work in"),
+        (
+            'Usage of EmptyDir volume "mine" exceeds the limit "1Gi". ',
+            '"mine"',
+            "sizeLimit of the volume mine in",
+        ),
+        (
+            'Container terraform exceeded its local ephemeral storage limit "2Gi". ',
+            '"2Gi"',
+            "Raise limits.ephemeral-storage in stageResources.terraform in",
+        ),
+        (
+            "Pod ephemeral local storage usage exceeds the total limit of containers 5Gi. ",
+            "5Gi",
+            "Raise limits.ephemeral-storage in stageResources in",
+        ),
+    ],
+)
+@pytest.mark.parametrize("by_condition", [False, True])
+def test_a_pod_that_wrote_more_than_it_may_is_told_by_volume_limit_and_field(
+    said: str, named: str, field: str, by_condition: bool
+) -> None:
+    model = Cluster()
+    job = model.to_planning()
+    pod = model.pod_of(job)
+    assert pod is not None
+    condition = PodCondition(type="DisruptionTarget", status="True", reason="TerminationByKubelet", message=said)
+    status = (
+        PodStatus(phase="Failed", conditions=(condition,))
+        if by_condition
+        else PodStatus(phase="Failed", reason="Evicted", message=said)
+    )
+    model.put(PODS, replace(pod, status=status))
+    model.finish_jobs()
+    model.settle()
+    message = model.workspace.status.message
+    assert named in message
+    assert f"{field} the file of MAGOS_JOB_POD_CONFIG, or let the module write less." in message
+
+
+def test_a_node_that_is_full_blames_no_limit() -> None:
+    said = "The node was low on resource: ephemeral-storage. Container terraform was using 5Gi, request is 0. "
+    model = Cluster()
+    job = model.to_planning()
+    pod = model.pod_of(job)
+    assert pod is not None
+    model.put(PODS, replace(pod, status=PodStatus(phase="Failed", reason="Evicted", message=said)))
+    model.finish_jobs()
+    model.settle()
+    assert "Raise" not in model.workspace.status.message
 
 
 def test_a_stage_that_was_asked_to_stop_is_interrupted() -> None:

@@ -20,7 +20,7 @@ from magos.api.kube import (
 from magos.api.labels import JOB_TYPE, RUN_ID, WORKSPACE, is_label_value
 from magos.api.meta import ObjectMeta
 from magos.api.names import JobType
-from magos.api.runnerpod import REDACT, Stage
+from magos.api.runnerpod import POD_VOLUMES, REDACT, Stage
 from magos.api.tool import Distribution
 from magos.api.workspace import PhaseOptions, Source, Terraform
 from magos.ids import digest_of
@@ -28,7 +28,12 @@ from magos.reconcilers.effects import RepositorySecretReport
 from magos.reconcilers.workspace.pod.environment import JobPlan
 from magos.reconcilers.workspace.pod.manifest import claim_manifest, job_manifest
 from magos.reconcilers.workspace.pod.record import JobRecord, decode_record
-from magos.reconcilers.workspace.pod.settings import DEFAULT_RESOURCES, PodConfig, WorkspaceSettings
+from magos.reconcilers.workspace.pod.settings import (
+    DEFAULT_RESOURCES,
+    DEFAULT_VOLUME_SIZES,
+    PodConfig,
+    WorkspaceSettings,
+)
 from tests.unit.reconcilers.model import NAMESPACE, SETTINGS, SHA, workspace_manifest
 from tests.unit.reconcilers.results import environment_of
 
@@ -135,6 +140,18 @@ def test_resources_of_an_administrator_stand_in_the_place_of_the_defaults() -> N
     single = PodConfig(stage_resources={Stage.TERRAFORM: Resources()})
     assert single.resources_of(Stage.TERRAFORM) == Resources()
     assert single.resources_of(Stage.JOB) == DEFAULT_RESOURCES[Stage.JOB]
+
+
+def test_every_volume_that_ends_with_the_pod_has_a_limit_which_an_administrator_may_move_or_lift() -> None:
+    assert DEFAULT_VOLUME_SIZES.keys() == set(POD_VOLUMES)
+    sizes: dict[str, str | None] = {"work": "20Gi", "tmp-terraform": None}
+    settings = msgspec.structs.replace(SETTINGS, pod=PodConfig(volume_sizes=sizes))
+    for phase in JobType:
+        for given, expected in ((SETTINGS, DEFAULT_VOLUME_SIZES), (settings, {**DEFAULT_VOLUME_SIZES, **sizes})):
+            volumes = make(phase, settings=given).spec.template.spec.volumes
+            limits = {each.name: each.empty_dir.size_limit for each in volumes if each.empty_dir is not None}
+            assert limits == {name: expected[name] for name in limits}
+            assert {"work", "scratch", "tmp-job"} <= limits.keys()
 
 
 def test_every_container_is_restricted() -> None:
