@@ -9,7 +9,16 @@ from types import MappingProxyType
 
 from magos.api.phases import Phase
 
-__all__ = ["FAILURES", "HEALING", "KIND_REASONS", "WORKSPACE_REASONS", "Reason", "ReferenceProblem", "reason_in"]
+__all__ = [
+    "FAILURES",
+    "HEALING",
+    "INTERRUPTIONS",
+    "KIND_REASONS",
+    "WORKSPACE_REASONS",
+    "Reason",
+    "ReferenceProblem",
+    "reason_in",
+]
 
 
 class Reason(StrEnum):
@@ -104,6 +113,9 @@ HEALING = frozenset(
 )
 """Failures that heal when another object appears: not ready, but not stalled either."""
 
+INTERRUPTIONS = frozenset({Reason.INTERRUPTED, Reason.RUN_LOST})
+"""Failures that say nothing about the configuration: what ran was taken away."""
+
 FAILURES = frozenset(
     {
         Reason.PLAN_FAILED,
@@ -159,6 +171,7 @@ WORKSPACE_REASONS: Mapping[Phase, frozenset[Reason]] = MappingProxyType(
                 _R.SCHEDULED_RECONCILE,
                 _R.AWAITING_VARIABLES,
                 _R.PREVIOUS_RUNNER_TERMINATING,
+                _R.INTERRUPTED,
             }
         ),
         Phase.PLANNING: frozenset({_R.PLAN_JOB_CREATED, _R.PLANNING}),

@@ -267,6 +267,13 @@ class CurrentRun(Struct, frozen=True, gc=False, rename="camel", omit_defaults=Tr
     approval: Approval | None = None
     """How a person approved the plan. Absent before that."""
 
+    interruptions: int = 0
+    """Number of runs in a row, right before this one, whose plan infrastructure ended and that this run repeats. Absent
+    if there are none."""
+
+    not_before: str | None = None
+    """Time (UTC) before which this run, the repetition of an interrupted one, does not start."""
+
 
 class RunRecord(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """A run as history keeps it; waits here until it is stored."""

@@ -22,6 +22,8 @@ _RUNTIME = ("tests/sim/test_effects.py", "tests/sim/test_controller.py")
 _ENDS = ("tests/unit/reconcilers/workspace/handlers/test_ends.py",)
 _TRANSITIONS = ("tests/unit/reconcilers/workspace/test_transitions.py",)
 _VARIABLES = ("tests/unit/reconcilers/workspace/test_workspace_variables.py",)
+_REPETITION = ("tests/unit/reconcilers/workspace/handlers/test_repetition.py",)
+_INTERRUPTIONS = ("tests/unit/reconcilers/workspace/evidence/test_interruptions.py",)
 _POLICIES = ("tests/unit/reconcilers/workspace/test_workspace_policies.py",)
 _EXCHANGE = "tests/e2e/hostile/test_plan_exchange.py::test_no_exchange_at_any_moment_makes_two_plans_of_one"
 _LEFT = "tests/e2e/hostile/test_leftover_files.py"
@@ -74,6 +76,55 @@ class Mutation:
 
 
 MUTATIONS = (
+    Mutation(
+        "interruptions: a plan is repeated without end",
+        "magos/reconcilers/workspace",
+        "if not seen.has_run or done >= MOST_REPETITIONS:",
+        "if not seen.has_run:",
+        _REPETITION,
+    ),
+    Mutation(
+        "interruptions: a repetition does not pause",
+        "magos/reconcilers/workspace",
+        "if pending and paused_until(seen) is not None:",
+        "if False:",
+        _REPETITION,
+    ),
+    Mutation(
+        "interruptions: permission of the interrupted run serves its repetition",
+        "magos/reconcilers/workspace",
+        "{*REASONS.values(), Reason.RETRY_APPLY, Reason.INTERRUPTED}",
+        "{*REASONS.values(), Reason.RETRY_APPLY}",
+        _REPETITION,
+    ),
+    Mutation(
+        "interruptions: the repetition has another trigger",
+        "magos/reconcilers/workspace",
+        "move = reset(seen, Cause(trigger=former, reason=Reason.INTERRUPTED))",
+        "move = reset(seen, Cause(trigger=Trigger.RETRY, reason=Reason.INTERRUPTED))",
+        _REPETITION,
+    ),
+    Mutation(
+        "interruptions: a deadline counts as one",
+        "magos/reconcilers/workspace",
+        "if job is not None and job.failed is not None and job.failed.reason not in _BY_PODS:",
+        "if False:",
+        _INTERRUPTIONS,
+    ),
+    Mutation(
+        "interruptions: what the runner says went wrong counts as one",
+        "magos/reconcilers/workspace",
+        "return result.reason == Reason.INTERRUPTED",
+        "return True",
+        _INTERRUPTIONS,
+    ),
+    Mutation(
+        "interruptions: a Rollout takes them for faults of the configuration",
+        "magos/reconcilers/rollout",
+        "taken = [each for each in bad if each.status.reason in INTERRUPTIONS]",
+        "taken: list[Workspace] = []",
+        ("tests/sim/test_interruptions.py",),
+    ),
     Mutation(
         "permission: anything but absence allows",
         "magos/api",

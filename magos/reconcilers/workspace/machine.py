@@ -32,6 +32,7 @@ from magos.reconcilers.workspace.handlers import ends, gate, running
 from magos.reconcilers.workspace.handlers.deletion import delete
 from magos.reconcilers.workspace.handlers.finish import clean_up
 from magos.reconcilers.workspace.handlers.refusals import explain
+from magos.reconcilers.workspace.handlers.repetition import wait_for_repetition
 from magos.reconcilers.workspace.handlers.reset import amend, begin, delete_job, finish_reset
 from magos.reconcilers.workspace.handlers.starting import start
 from magos.reconcilers.workspace.move import Move, ask_live, conclude, keep
@@ -142,6 +143,7 @@ _ROWS: tuple[_Row, ...] = (
     _on(Phase.PENDING, JobPresent, running.adopt_plan),
     _on(Phase.PENDING, HalfReset, finish_reset),
     _on(Phase.PENDING, Triggered, amend),
+    _in(Phase.PENDING, _S.PAUSED, wait_for_repetition),
     _in(Phase.PENDING, _S.FORBIDDEN, start.await_permission),
     _in(Phase.PENDING, _S.PERMITTED, start.start_plan),
     _on(Phase.PLANNING, JobUnstarted, running.watch_start),

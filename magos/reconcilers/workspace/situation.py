@@ -10,6 +10,7 @@ from magos.api.labels import FINALIZER
 from magos.api.names import JobType
 from magos.api.phases import RUNNING, TERMINAL, WITH_PLAN, Phase
 from magos.api.triggers import Trigger
+from magos.reconcilers.workspace.evidence.interruptions import paused_until
 from magos.reconcilers.workspace.evidence.leftovers import earlier_jobs, leftovers
 from magos.reconcilers.workspace.evidence.progress import abandoned_jobs, has_ended, pod_started, running_type
 from magos.reconcilers.workspace.evidence.situations import (
@@ -99,6 +100,8 @@ def _waiting(seen: Observation) -> Found:
     cause = amendment_cause(seen) if pending else find_cause(seen)
     if cause is not None:
         return Triggered(cause=cause)
+    if pending and paused_until(seen) is not None:
+        return Plain(kind=Situation.PAUSED)
     annotations = seen.subject.metadata.annotations
     waiting = seen.subject.status.awaiting_approval
     if not pending and waiting is not None:

@@ -52,6 +52,12 @@ class Kubelet(Actor):
         deadlines = [self._pod(pod) for pod in pods if pod["spec"].get("nodeName", NODE) == NODE]
         return min((each for each in deadlines if each is not None), default=None)
 
+    def kill(self, pod: Json) -> None:
+        """The processes of the pod end at once and say nothing."""
+        running = self._running.pop(pod["metadata"]["uid"], None)
+        if running is not None:
+            self._terraform.end(running.work, interrupted=True)
+
     def _pod(self, pod: Json) -> float | None:
         uid, phase = pod["metadata"]["uid"], (pod.get("status") or {}).get("phase", "")
         going = "deletionTimestamp" in pod["metadata"]

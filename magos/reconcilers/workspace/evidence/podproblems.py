@@ -28,8 +28,27 @@ _IMAGE = frozenset(
 _CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError"})
 _VOLUME_EVENTS = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume", "VolumeFailedDelete"})
 _VOLUME_WORDS = ("persistentvolumeclaim", "persistent volume", "volume node affinity", "unbound")
-_DELETIONS = frozenset({"EvictionByEvictionAPI", "DeletionByTaintManager", "PreemptionByScheduler"})
-"""Disruptions that delete the pod, so that the runner is asked to stop: a drain above all."""
+_BY_NODE = frozenset(
+    {
+        "Evicted",
+        "NodeAffinity",
+        "NodeLost",
+        "NodeShutdown",
+        "Preempting",
+        "Shutdown",
+        "Terminated",
+        "UnexpectedAdmissionError",
+    }
+)
+"""Reasons of a pod that its node has ended, or that the node would not take when it came."""
+
+_NO_ROOM = "OutOf"
+"""So begins the reason of a pod that came to a node without room for it: OutOfcpu, OutOfmemory, OutOfpods."""
+
+_FORGOTTEN = frozenset({"ContainerStatusUnknown", "Unknown"})
+"""Reasons of a container whose end nobody saw, because its node was started anew."""
+
+_KILLED = 137
 
 _QUOTA_TEXTS = ("exceeded quota", "failed quota")
 """A quota that is used up, and one that wants requests or limits which a container does not have."""
@@ -83,7 +102,11 @@ def about_quota(text: str) -> bool:
 
 
 def end_cause(job: Job | None, pods: tuple[Pod, ...]) -> EndCause | None:
-    """Return what Kubernetes says about the end of a Job: its deadline, an eviction, a container that was killed."""
+    """Return what Kubernetes says about the end of a Job: its deadline, an eviction, a container that was killed.
+
+    Every disruption that Kubernetes knows of is infrastructure: it says so only where something else than the pod's own
+    work ended it.
+    """
     failed = job.failed if job is not None else None
     if failed is not None and failed.reason == "DeadlineExceeded":
         text = failed.message or "the Job was active longer than allowed"
@@ -91,7 +114,8 @@ def end_cause(job: Job | None, pods: tuple[Pod, ...]) -> EndCause | None:
     for pod in pods:
         if pod.status.reason:
             text = pod.status.message or f"pod {pod.metadata.name} was ended"
-            return EndCause(word=pod.status.reason, text=text, decisive=True)
+            taken = pod.status.reason in _BY_NODE or pod.status.reason.startswith(_NO_ROOM)
+            return EndCause(word=pod.status.reason, text=f"{text}{_where(pod)}", interrupted=taken, decisive=True)
         disrupted = next(
             (c for c in pod.status.conditions if c.type == "DisruptionTarget" and c.status == "True"), None
         )
@@ -99,8 +123,9 @@ def end_cause(job: Job | None, pods: tuple[Pod, ...]) -> EndCause | None:
             stopped = _container_cause(pod)
             return EndCause(
                 word=disrupted.reason or "Disrupted",
-                text="; ".join(filter(None, (disrupted.message, stopped.text if stopped is not None else ""))),
-                interrupted=disrupted.reason in _DELETIONS,
+                text="; ".join(filter(None, (disrupted.message, stopped.text if stopped is not None else "")))
+                + _where(pod),
+                interrupted=True,
                 decisive=True,
             )
     cause = next((found for pod in pods if (found := _container_cause(pod)) is not None), None)
@@ -122,9 +147,19 @@ def _container_cause(pod: Pod) -> EndCause | None:
             return EndCause(word="OOMKilled", text=text, decisive=True)
         text = f"container {status.name} ended with exit code {ended.exit_code}"
         if ended.exit_code == TERMINATED:
-            return EndCause(word="Interrupted", text=f"{text}: it was asked to stop", interrupted=True)
+            return EndCause(word="Interrupted", text=f"{text}: it was asked to stop{_where(pod)}", interrupted=True)
+        if ended.exit_code == _KILLED and pod.metadata.deletion_timestamp is not None:
+            return EndCause(
+                word="Interrupted", text=f"{text}: pod {pod.metadata.name} was deleted{_where(pod)}", interrupted=True
+            )
+        if ended.reason in _FORGOTTEN:
+            return EndCause(word="Interrupted", text=f"{text}: its node forgot it{_where(pod)}", interrupted=True)
         return EndCause(word=ended.reason or "Error", text=text)
     return None
+
+
+def _where(pod: Pod) -> str:
+    return f" (node {pod.spec.node_name})" if pod.spec.node_name else ""
 
 
 def _unscheduled(pod: Pod) -> tuple[Reason, str] | None:

@@ -42,6 +42,7 @@ class Situation(StrEnum):
     ABANDONED = "Abandoned"
     REFUSED_START = "RefusedStart"
     TRIGGERED = "Triggered"
+    PAUSED = "Paused"
     GATED = "Gated"
     APPROVED = "Approved"
     FORBIDDEN = "Forbidden"

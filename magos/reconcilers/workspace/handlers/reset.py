@@ -80,7 +80,7 @@ def finish_reset(seen: Observation, found: HalfReset) -> Move:
     Permission is taken only while the reset is the last thing that status says: from the next pass on, whatever
     permission there is was given to this run.
     """
-    just_reset = seen.subject.status.reason in set(REASONS.values()) | {Reason.RETRY_APPLY}
+    just_reset = seen.subject.status.reason in {*REASONS.values(), Reason.RETRY_APPLY, Reason.INTERRUPTED}
     effects = remove_annotations(seen, *_OF_EARLIER_RUN) if just_reset else ()
     return Move(effects=(*effects, *map(delete_job, found.jobs)))
 
@@ -97,14 +97,18 @@ def amend(seen: Observation, found: Triggered) -> Move:
     run = replace(fresh, request=fresh.request or seen.run.request, principal=fresh.principal or seen.run.principal)
     named = status.current_run_trigger or Trigger.UNKNOWN
     merged = higher(named, trigger)
+    filled = trigger is Trigger.UNKNOWN
+    if filled:  # nothing new, so a repetition goes on pausing; everything else begins at once
+        run = replace(run, interruptions=seen.run.interruptions, not_before=seen.run.not_before)
+    kept = merged is named and (filled or status.reason != Reason.INTERRUPTED)
     message = f"Run {seen.run_id} ({merged}) waits to start with {run.revision or 'a commit that the runner resolves'}."
     forget = run.source_key != seen.run.source_key
     return Move(
         status=to(
             seen,
             Phase.PENDING,
-            reason_in(Phase.PENDING, status.reason) if merged is named else REASONS[merged],
-            message,
+            reason_in(Phase.PENDING, status.reason) if kept else REASONS[merged],
+            status.message if filled and status.reason == Reason.INTERRUPTED else message,
             current_run=run,
             current_run_trigger=merged,
             last_attempted_revision="" if forget else status.last_attempted_revision,
