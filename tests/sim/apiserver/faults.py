@@ -8,7 +8,7 @@ from typing import TypeAlias
 from magos.runtime.client.transport import HttpRequest
 from tests.sim.apiserver import problems
 
-__all__ = ["Answer", "Fault", "Faults", "Hang", "Lose", "Rule"]
+__all__ = ["Answer", "Fault", "Faults", "Hang", "Late", "Lose", "Rule"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +26,16 @@ class Hang:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Late:
+    """No answer within the request's timeout, and the request takes effect ``seconds`` after the client gave up.
+
+    So it may happen where a request waits in a queue, or in an admission webhook, longer than its client does.
+    """
+
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Answer:
     """An error answer. With ``effect`` the write was committed nevertheless, as etcd timeouts do."""
 
@@ -40,7 +50,7 @@ class Answer:
         return problems.Problem(self.code, self.reason, self.message, retry_after=self.retry_after)
 
 
-Fault: TypeAlias = Lose | Hang | Answer
+Fault: TypeAlias = Lose | Hang | Late | Answer
 
 
 @dataclass(kw_only=True)

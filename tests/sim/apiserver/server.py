@@ -14,7 +14,7 @@ from magos.api.meta import Kind
 from magos.runtime.client.client import ApiClient
 from magos.runtime.client.transport import HttpRequest, HttpResponse, HttpStream, Lane, TransportError
 from magos.runtime.clock import Clock
-from tests.sim.apiserver.faults import Answer, Faults, Hang, Lose
+from tests.sim.apiserver.faults import Answer, Faults, Hang, Late, Lose
 from tests.sim.apiserver.gc import GarbageCollector
 from tests.sim.apiserver.problems import Problem
 from tests.sim.apiserver.reads import Reader
@@ -171,7 +171,7 @@ class SimTransport:
         server = self._server
         await self._travel(sent=False)
         fault = server.faults.pick(request)
-        if isinstance(fault, Lose | Hang):
+        if isinstance(fault, Lose | Hang | Late):
             await self._lose(request, effect=False)
         try:
             if isinstance(fault, Answer):
@@ -226,7 +226,10 @@ class SimTransport:
             return server.handle(request, self._user)
         if isinstance(fault, Lose):
             await self._lose(request, effect=fault.effect)
-        if fault.effect:
+        if isinstance(fault, Late):
+            loop = asyncio.get_running_loop()
+            loop.call_later(request.timeout + fault.seconds, server.handle, request, self._user)
+        elif fault.effect:
             server.handle(request, self._user)
         if isinstance(fault, Answer):
             return problem_response(fault.problem())
