@@ -154,7 +154,14 @@ FAILURES = frozenset(
 """What a Workspace in phase Failed may give as its reason."""
 
 _R = Reason
-_IDENTITY = frozenset({_R.NAMESPACE_NOT_ALLOWED, _R.SERVICE_ACCOUNT_NOT_ALLOWED, _R.SERVICE_ACCOUNT_NOT_FOUND})
+_HOLDS = frozenset(
+    {
+        _R.NAMESPACE_NOT_ALLOWED,
+        _R.SERVICE_ACCOUNT_NOT_ALLOWED,
+        _R.SERVICE_ACCOUNT_NOT_FOUND,
+        _R.VOLUME_CONFLICT,
+    }
+)
 """Why a plan that is there is not applied for now: nothing is wrong with the plan, but a run may not act here."""
 
 WORKSPACE_REASONS: Mapping[Phase, frozenset[Reason]] = MappingProxyType(
@@ -175,8 +182,8 @@ WORKSPACE_REASONS: Mapping[Phase, frozenset[Reason]] = MappingProxyType(
             }
         ),
         Phase.PLANNING: frozenset({_R.PLAN_JOB_CREATED, _R.PLANNING}),
-        Phase.PLANNED: frozenset({_R.PLAN_SUCCEEDED, _R.AWAITING_ROLLOUT}) | _IDENTITY,
-        Phase.PLANNED_WITH_VIOLATIONS: frozenset({_R.AUDIT_POLICY_VIOLATION, _R.AWAITING_ROLLOUT}) | _IDENTITY,
+        Phase.PLANNED: frozenset({_R.PLAN_SUCCEEDED, _R.AWAITING_ROLLOUT}) | _HOLDS,
+        Phase.PLANNED_WITH_VIOLATIONS: frozenset({_R.AUDIT_POLICY_VIOLATION, _R.AWAITING_ROLLOUT}) | _HOLDS,
         Phase.APPLYING: frozenset({_R.APPLY_JOB_CREATED, _R.APPLYING}),
         Phase.APPLIED: frozenset({_R.APPLY_SUCCEEDED, _R.NO_CHANGES}),
         Phase.FAILED: FAILURES,

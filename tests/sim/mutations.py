@@ -22,6 +22,7 @@ _RUNTIME = ("tests/sim/test_effects.py", "tests/sim/test_controller.py")
 _ENDS = ("tests/unit/reconcilers/workspace/handlers/test_ends.py",)
 _TRANSITIONS = ("tests/unit/reconcilers/workspace/test_transitions.py",)
 _VARIABLES = ("tests/unit/reconcilers/workspace/test_workspace_variables.py",)
+_LATE = ("tests/sim/test_late_effects.py",)
 _REPETITION = ("tests/unit/reconcilers/workspace/handlers/test_repetition.py",)
 _INTERRUPTIONS = ("tests/unit/reconcilers/workspace/evidence/test_interruptions.py",)
 _POLICIES = ("tests/unit/reconcilers/workspace/test_workspace_policies.py",)
@@ -76,6 +77,69 @@ class Mutation:
 
 
 MUTATIONS = (
+    Mutation(
+        "late: an apply Job starts by being created",
+        "magos/reconcilers/workspace",
+        "suspend=True if plan.job_type is JobType.APPLY else None,",
+        "suspend=None,",
+        _LATE,
+    ),
+    Mutation(
+        "late: a Job that status does not name stays",
+        "magos/reconcilers/workspace",
+        "return tuple(job for job in held if not _is_wanted(seen, job))",
+        "return ()",
+        _LATE,
+    ),
+    Mutation(
+        "late: a second Job under the name of the first may start",
+        "magos/reconcilers/workspace",
+        'named = run.apply_job_uid in ("", meta.uid)',
+        "named = True",
+        _LATE,
+    ),
+    Mutation(
+        "late: a Job that was never let go keeps a Workspace from being deleted",
+        "magos/reconcilers/workspace",
+        "if j.metadata.labels.get(JOB_TYPE) != JobType.PLAN and not is_held(j)",
+        "if j.metadata.labels.get(JOB_TYPE) != JobType.PLAN",
+        _LATE,
+    ),
+    Mutation(
+        "late: a Job that a person suspends is let go again",
+        "magos/reconcilers/workspace",
+        "return bool(job.spec.suspend) and RELEASED not in job.metadata.annotations and not job.ended",
+        "return bool(job.spec.suspend) and not job.ended",
+        _JOBS,
+    ),
+    Mutation(
+        "volume: an apply uses whatever claim has the name",
+        "magos/reconcilers/workspace",
+        "refused = judge_identity(seen) or (claim if isinstance(claim, Refused) else None)",
+        "refused = judge_identity(seen)",
+        _JOBS,
+    ),
+    Mutation(
+        "volume: an apply waits for a claim that is gone",
+        "magos/reconcilers/workspace",
+        "if seen.claim is None:",
+        "if False:",
+        _JOBS,
+    ),
+    Mutation(
+        "policies: a result about other policies than were selected counts",
+        "magos/reconcilers/workspace",
+        "if told.evaluated != told.selected or selected not in (None, told.selected):",
+        "if told.evaluated != told.selected:",
+        _POLICIES,
+    ),
+    Mutation(
+        "watch: the end of a labelled Job of somebody else wakes nobody",
+        "magos/apps",
+        "return tuple(dict.fromkeys((*of_owner(change), *of_label(change))))",
+        "return of_owner(change)",
+        ("tests/sim/test_late_effects.py",),
+    ),
     Mutation(
         "interruptions: a plan is repeated without end",
         "magos/reconcilers/workspace",

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from magos.api.annotations import APPROVED, execution_allowed, force_delete
+from magos.api.annotations import APPROVED, force_delete
 from magos.api.labels import FINALIZER
 from magos.api.names import JobType
 from magos.api.phases import Phase
@@ -54,12 +54,13 @@ def _pod(record: PodCreated, state: State) -> Found:
 
 
 def _job(record: JobCreated, state: State) -> Found:
-    lately = state.lately(record.at, record.workspace)
+    asked = record.at if record.asked is None else record.asked
+    lately = state.lately(record.at, record.workspace, since=asked)
     run = state.run(record.workspace, record.run_id)
     twice = any(job.job_type is record.job_type for job in run.jobs)
     if twice and record.job_type not in run.deleted_by_people:
         yield "I2", f"run {record.run_id} gets a second {record.job_type} Job"
-    if not any(each is not None and execution_allowed(each.metadata.annotations) for each in lately):
+    if not state.permitted_since(record.workspace, asked):
         yield "I4", f"{record.job_type} Job of {record.workspace} is created without permission"
     if record.job_type is JobType.APPLY:
         yield from _apply(record, lately, run)

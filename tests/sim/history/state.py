@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from magos.api.annotations import execution_allowed
 from magos.api.names import JobType
 from magos.api.rollout import Rollout
 from magos.api.workspace import Workspace
@@ -67,6 +68,7 @@ class State:
         self.runs: dict[tuple[Owner, str], Run] = {}
         self.working: dict[Half, float] = {}
         self.pods: dict[Owner, set[str]] = {}
+        self._permitted: dict[Owner, float] = {}
         self._past: deque[Snapshot] = deque([Snapshot(0.0, {}, {})])
 
     def run(self, owner: Owner, run_id: str) -> Run:
@@ -86,9 +88,16 @@ class State:
             if index + 1 == len(self._past) or self._past[index + 1].at > until:
                 yield snapshot
 
-    def lately(self, now: float, owner: Owner) -> list[Workspace | None]:
-        """Return the Workspace as it was within one round trip to the API server, the present last."""
-        return [each.workspaces.get(owner) for each in self.recently(now, ROUND_TRIP)]
+    def permitted_since(self, owner: Owner, since: float) -> bool:
+        """Tell whether the Workspace had permission at some moment from a round trip before ``since`` on."""
+        now = self.workspaces.get(owner)
+        if now is not None and execution_allowed(now.metadata.annotations):
+            return True
+        return self._permitted.get(owner, float("-inf")) >= since - ROUND_TRIP
+
+    def lately(self, now: float, owner: Owner, *, since: float) -> list[Workspace | None]:
+        """Return the Workspace as it was from one round trip to the API server before ``since``, the present last."""
+        return [each.workspaces.get(owner) for each in self.recently(now, now - since + ROUND_TRIP)]
 
     def take(self, record: Record) -> None:
         """Let the record be true."""
@@ -122,7 +131,9 @@ class State:
 
     def _workspace(self, record: WorkspaceWritten) -> None:
         key = owner_of(record)
-        self.workspaces.pop(key, None)
+        before = self.workspaces.pop(key, None)
+        if before is not None and execution_allowed(before.metadata.annotations):
+            self._permitted[key] = record.at
         if record.new is not None:
             self.workspaces[key] = record.new
             self._follow(record, record.new)

@@ -48,7 +48,7 @@ class Cluster(Model):
         """The Job controller: one pod for each unfinished Job."""
         for job in self.all(JOBS):
             name = f"{job.metadata.name}-pod"
-            if job.ended or job.metadata.deletion_timestamp or self.get(PODS, name):
+            if job.spec.suspend or job.ended or job.metadata.deletion_timestamp or self.get(PODS, name):
                 continue
             owner = OwnerReference(
                 api_version="batch/v1", kind="Job", name=job.metadata.name, uid=job.metadata.uid, controller=True
