@@ -132,7 +132,7 @@ def test_a_plan_that_is_ended_again_and_again_fails_at_last_and_names_the_infras
         rollout = fleet.server.store.get(fleet.server.resource(ROLLOUTS), ("default", "platform"))
         assert rollout is not None
         assert rollout["status"]["reason"] == Reason.STEP_FAILED
-        assert "infrastructure" in rollout["status"]["message"]
+        assert "Infrastructure ended these runs" in rollout["status"]["message"]
         assert "commit it" not in rollout["status"]["message"]
 
     assert halves(act(scene), "stage") == ["plan"] * 4
@@ -152,6 +152,6 @@ def test_an_apply_that_infrastructure_ends_is_never_repeated(end: End) -> None:
         assert found.status.phase is Phase.FAILED
         rollout = fleet.server.store.get(fleet.server.resource(ROLLOUTS), ("default", "platform"))
         assert rollout is not None
-        assert "infrastructure" in rollout["status"]["message"]
+        assert "Infrastructure ended these runs" in rollout["status"]["message"]
 
     assert halves(act(scene), "stage") == ["plan", "apply"]
