@@ -29,6 +29,7 @@ __all__ = [
     "RECONCILE_INTERVAL",
     "RECONCILE_REQUEST",
     "RECORD",
+    "RELEASED",
     "REQUESTED_BY",
     "RESULT",
     "SEEN_AT",
@@ -87,6 +88,9 @@ FORCE_DELETE = "magosproject.io/force-delete"
 
 RECORD = "magosproject.io/record"
 """On Jobs, set at creation: the run record as JSON."""
+
+RELEASED = "magosproject.io/released"
+"""On apply Jobs, set by the write that lets the Job start: exactly ``"true"``."""
 
 RESULT = "magosproject.io/result"
 """On Jobs, set when the Job ended: the runner's result as JSON."""

@@ -55,12 +55,14 @@ _TABLE: Mapping[Reason, Explanation] = MappingProxyType(
         ),
         _R.RUN_LOST: _E(
             "the Job of the run that disappeared",
-            "find out who deleted it; the plan is repeated on the next tick or on request; after an apply, check"
-            " whether the state is still locked",
+            "find out who deleted it; a plan is repeated by itself, after that on the next tick or on request; after an"
+            " apply, check whether the state is still locked",
         ),
         _R.INTERRUPTED: _E(
-            "the stage that was asked to stop (drain, deletion); for an apply, what is known of its outcome",
-            "request a reconcile; after an apply, check whether the state is still locked",
+            "what took the run away (drain, eviction, node, deletion); in Pending, when the plan begins anew; for an"
+            " apply, what is known of its outcome",
+            "in Pending wait, or request a reconcile to begin at once; else look at the nodes; after an apply, check"
+            " whether the state is still locked",
         ),
         _R.INVALID_CONFIGURATION: _E(
             "the field or variable and its value: a path that is not in the repository or leads out of it, a state"

@@ -9,7 +9,16 @@ from types import MappingProxyType
 
 from magos.api.phases import Phase
 
-__all__ = ["FAILURES", "HEALING", "KIND_REASONS", "WORKSPACE_REASONS", "Reason", "ReferenceProblem", "reason_in"]
+__all__ = [
+    "FAILURES",
+    "HEALING",
+    "INTERRUPTIONS",
+    "KIND_REASONS",
+    "WORKSPACE_REASONS",
+    "Reason",
+    "ReferenceProblem",
+    "reason_in",
+]
 
 
 class Reason(StrEnum):
@@ -105,6 +114,9 @@ HEALING = frozenset(
 )
 """Failures that heal when another object appears: not ready, but not stalled either."""
 
+INTERRUPTIONS = frozenset({Reason.INTERRUPTED, Reason.RUN_LOST})
+"""Failures that say nothing about the configuration: what ran was taken away."""
+
 FAILURES = frozenset(
     {
         Reason.PLAN_FAILED,
@@ -144,7 +156,14 @@ FAILURES = frozenset(
 """What a Workspace in phase Failed may give as its reason."""
 
 _R = Reason
-_IDENTITY = frozenset({_R.NAMESPACE_NOT_ALLOWED, _R.SERVICE_ACCOUNT_NOT_ALLOWED, _R.SERVICE_ACCOUNT_NOT_FOUND})
+_HOLDS = frozenset(
+    {
+        _R.NAMESPACE_NOT_ALLOWED,
+        _R.SERVICE_ACCOUNT_NOT_ALLOWED,
+        _R.SERVICE_ACCOUNT_NOT_FOUND,
+        _R.VOLUME_CONFLICT,
+    }
+)
 """Why a plan that is there is not applied for now: nothing is wrong with the plan, but a run may not act here."""
 
 WORKSPACE_REASONS: Mapping[Phase, frozenset[Reason]] = MappingProxyType(
@@ -161,11 +180,12 @@ WORKSPACE_REASONS: Mapping[Phase, frozenset[Reason]] = MappingProxyType(
                 _R.SCHEDULED_RECONCILE,
                 _R.AWAITING_VARIABLES,
                 _R.PREVIOUS_RUNNER_TERMINATING,
+                _R.INTERRUPTED,
             }
         ),
         Phase.PLANNING: frozenset({_R.PLAN_JOB_CREATED, _R.PLANNING}),
-        Phase.PLANNED: frozenset({_R.PLAN_SUCCEEDED, _R.AWAITING_ROLLOUT}) | _IDENTITY,
-        Phase.PLANNED_WITH_VIOLATIONS: frozenset({_R.AUDIT_POLICY_VIOLATION, _R.AWAITING_ROLLOUT}) | _IDENTITY,
+        Phase.PLANNED: frozenset({_R.PLAN_SUCCEEDED, _R.AWAITING_ROLLOUT}) | _HOLDS,
+        Phase.PLANNED_WITH_VIOLATIONS: frozenset({_R.AUDIT_POLICY_VIOLATION, _R.AWAITING_ROLLOUT}) | _HOLDS,
         Phase.APPLYING: frozenset({_R.APPLY_JOB_CREATED, _R.APPLYING}),
         Phase.APPLIED: frozenset({_R.APPLY_SUCCEEDED, _R.NO_CHANGES}),
         Phase.FAILED: FAILURES,

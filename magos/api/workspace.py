@@ -280,8 +280,14 @@ class CurrentRun(Struct, frozen=True, gc=False, rename="camel", omit_defaults=Tr
     apply_job: str = ""
     """Name of the apply Job. Absent before the apply."""
 
+    apply_job_uid: str = field(default="", name="applyJobUID")
+    """UID of the apply Job. Only this very Job may start. Absent before the Job is seen."""
+
     plan_digest: str = ""
     """SHA-256 of the plan file. The apply Job applies only this plan."""
+
+    policies_selected: int | None = None
+    """Number of policies that were selected for the plan when its Job was created. Absent without a selector."""
 
     has_changes: bool | None = None
     """Whether the plan changes anything. Absent before the plan has ended."""
@@ -294,6 +300,13 @@ class CurrentRun(Struct, frozen=True, gc=False, rename="camel", omit_defaults=Tr
 
     approval: Approval | None = None
     """How a person approved the plan. Absent before that."""
+
+    interruptions: int = 0
+    """Number of runs in a row, right before this one, whose plan infrastructure ended and that this run repeats. Absent
+    if there are none."""
+
+    not_before: str | None = None
+    """Time (UTC) before which this run, the repetition of an interrupted one, does not start."""
 
 
 class RunRecord(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):

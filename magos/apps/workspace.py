@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from magos.adapters.jobevents import read_job_events
 from magos.adapters.metrics.workspace import WorkspaceMetrics
@@ -19,7 +20,7 @@ from magos.api.kube import (
     PODS,
     SECRET_METADATA,
     SERVICE_ACCOUNT_METADATA,
-    Pod,
+    Job,
     SecretMetadata,
     ServiceAccountMetadata,
 )
@@ -93,9 +94,9 @@ def workspace_controller(
             reconcile=workspace_reconciler(settings, draw),
             sources=(
                 EventSource(workspaces, own_key, _urgency),
-                EventSource(jobs, owner_key(WORKSPACES)),
+                EventSource(jobs, _of_job(workspaces)),
                 EventSource(claims, owner_key(WORKSPACES)),
-                EventSource(pods, _of_pod(workspaces)),
+                EventSource(pods, _of_labelled(workspaces)),
                 EventSource(projects, _of_project(workspaces)),
                 EventSource(sets, _of_set(workspaces, projects)),
                 EventSource(secrets, _of_namespace(workspaces)),
@@ -144,15 +145,25 @@ def _urgency(change: Change[Workspace]) -> Priority | None:
     return usual_priority(change)
 
 
-def _of_pod(workspaces: Informer[Workspace]) -> Callable[[Change[Pod]], Iterable[Key]]:
-    """A pod's label names the Workspace, shortened if need be: the index knows which one that is."""
+def _of_labelled(workspaces: Informer[Workspace]) -> Callable[[Change[Any]], Iterable[Key]]:
+    """A label names the Workspace, shortened if need be: the index knows which one that is."""
 
-    def mapper(change: Change[Pod]) -> Iterable[Key]:
-        pod = change.new if change.new is not None else change.old
-        if pod is None:
+    def mapper(change: Change[Any]) -> Iterable[Key]:
+        item = change.new if change.new is not None else change.old
+        if item is None:
             return ()
-        found = (each for value in _by_workspace(pod) for each in workspaces.cache.by_index(_BY_LABEL, value))
+        found = (each for value in _by_workspace(item) for each in workspaces.cache.by_index(_BY_LABEL, value))
         return tuple(map(_key, found))
+
+    return mapper
+
+
+def _of_job(workspaces: Informer[Workspace]) -> Callable[[Change[Job]], Iterable[Key]]:
+    """A Job concerns its owner, and whoever waits for it because it carries that Workspace's label."""
+    of_owner, of_label = owner_key(WORKSPACES), _of_labelled(workspaces)
+
+    def mapper(change: Change[Job]) -> Iterable[Key]:
+        return tuple(dict.fromkeys((*of_owner(change), *of_label(change))))
 
     return mapper
 

@@ -47,6 +47,7 @@ __all__ = [
     "QueryFailure",
     "Propagation",
     "Refusal",
+    "Release",
     "Reconciler",
     "RemoveFinalizer",
     "Request",
@@ -234,6 +235,19 @@ class PatchAnnotations(_Target, frozen=True, kw_only=True):
     unchanged: tuple[Unchanged, ...] = ()
 
 
+class Release(_Target, frozen=True, kw_only=True):
+    """Let a suspended Job start: in one write ``spec.suspend`` becomes false and ``annotations`` are set.
+
+    Only the UID and the version that were judged are let go: once or not at all, however late the request is.
+    """
+
+    uid: str
+    resource_version: str
+    annotations: Mapping[str, str]
+    unchanged: Unchanged
+    """Read from the API server right before the release."""
+
+
 class AddFinalizer(_Target, frozen=True, kw_only=True):
     """Add one finalizer, conditional on the judged resourceVersion; others keep theirs."""
 
@@ -248,7 +262,7 @@ class RemoveFinalizer(_Target, frozen=True, kw_only=True):
     finalizer: str
 
 
-Effect: TypeAlias = Create | Delete | PatchAnnotations | AddFinalizer | RemoveFinalizer
+Effect: TypeAlias = Create | Delete | PatchAnnotations | Release | AddFinalizer | RemoveFinalizer
 
 
 class Refusal(Struct, frozen=True, kw_only=True):

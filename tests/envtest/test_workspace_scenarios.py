@@ -172,7 +172,7 @@ def test_jobs_deleted_by_a_person(stage: Stage) -> None:
     pod = stage.starts(PLAN)
     lost = stage.run_id
     stage.delete_job(stage.run.plan_job)
-    stage.reaches("Failed", "RunLost")
+    stage.reaches("Pending", "Interrupted")
     stage.removes(pod)
     stage.annotate(reconcile_request="again")
     stage.triggered("manual", lost)
@@ -189,18 +189,17 @@ def test_jobs_deleted_by_a_person(stage: Stage) -> None:
     assert stage.run_id == finished
 
 
-def test_a_lost_plan_is_repeated_on_the_tick_and_a_lost_apply_is_not_repeated_at_all(stage: Stage) -> None:
+def test_a_lost_plan_is_repeated_by_itself_and_a_lost_apply_is_not_repeated_at_all(stage: Stage) -> None:
     stage.declare()
     stage.reaches("Pending")
     stage.annotate(execution_allowed="true")
     pod = stage.starts(PLAN)
-    first = stage.run_id
+    first, trigger = stage.run_id, stage.workspace.status.current_run_trigger
     stage.delete_job(stage.run.plan_job)
-    stage.reaches("Failed", "RunLost")
+    stage.reaches("Pending", "Interrupted")
     stage.removes(pod)
-    stage.annotate(reconcile_interval="10s")
-    stage.triggered("retry", first)
-    stage.annotate(reconcile_interval=None)
+    stage.triggered(str(trigger), first)
+    stage.annotate(reconcile_request="now")  # cuts the pause short
     stage.plans()
     pod = stage.starts(APPLY)
     second = stage.run_id

@@ -84,7 +84,7 @@ class Node:
     async def _look(self) -> None:
         client = self.world.server.client("node")
         for job in (await client.list_all(JOBS)).items:
-            if not job.ended and job.metadata.deletion_timestamp is None:
+            if not job.spec.suspend and not job.ended and job.metadata.deletion_timestamp is None:
                 await self._one(job)
         for pod in (await client.list_all(PODS)).items:
             await self._pod(pod)

@@ -22,6 +22,9 @@ _RUNTIME = ("tests/sim/test_effects.py", "tests/sim/test_controller.py")
 _ENDS = ("tests/unit/reconcilers/workspace/handlers/test_ends.py",)
 _TRANSITIONS = ("tests/unit/reconcilers/workspace/test_transitions.py",)
 _VARIABLES = ("tests/unit/reconcilers/workspace/test_workspace_variables.py",)
+_LATE_JOBS = ("tests/sim/test_late_jobs.py",)
+_REPETITION = ("tests/unit/reconcilers/workspace/handlers/test_repetition.py",)
+_INTERRUPTIONS = ("tests/unit/reconcilers/workspace/evidence/test_interruptions.py",)
 _POLICIES = ("tests/unit/reconcilers/workspace/test_workspace_policies.py",)
 _EXCHANGE = "tests/e2e/hostile/test_plan_exchange.py::test_no_exchange_at_any_moment_makes_two_plans_of_one"
 _LEFT = "tests/e2e/hostile/test_leftover_files.py"
@@ -32,11 +35,7 @@ _CACHES = "tests/unit/runner/test_caches.py"
 _IDENTITY = ("tests/unit/reconcilers/workspace/handlers/starting/test_identity.py",)
 _JOBS = ("tests/unit/reconcilers/workspace/test_guards_of_jobs.py",)
 _MANIFESTS = ("tests/unit/reconcilers/workspace/pod/test_jobs.py",)
-_IDENTITY = ("tests/unit/reconcilers/workspace/handlers/starting/test_identity.py",)
-_JOBS = ("tests/unit/reconcilers/workspace/test_guards_of_jobs.py",)
-_MANIFESTS = ("tests/unit/reconcilers/workspace/pod/test_jobs.py",)
 _CANARIES = "tests/e2e/hostile/test_canaries_of_stages.py::test_a_stage_holds_its_own_secrets_and_no_others"
-_IDENTITY = ("tests/unit/reconcilers/workspace/handlers/starting/test_identity.py",)
 _STAGES = "tests/e2e/runner/test_runner_stages.py"
 _LASTING = (
     "tests/sim/test_lasting_faults.py::test_watch_events_of_own_writes_do_not_cut_the_pauses_short",
@@ -158,6 +157,118 @@ MUTATIONS = (
         "effect.kind == JOBS and RESULT in effect.annotations:",
         "effect.kind == JOBS:",
         _STORED_TIMES,
+    ),
+    Mutation(
+        "late: an apply Job starts by being created",
+        "magos/reconcilers/workspace",
+        "suspend=True if plan.job_type is JobType.APPLY else None,",
+        "suspend=None,",
+        _LATE_JOBS,
+    ),
+    Mutation(
+        "late: a Job that status does not name stays",
+        "magos/reconcilers/workspace",
+        "return tuple(job for job in held if not _is_wanted(seen, job))",
+        "return ()",
+        _LATE_JOBS,
+    ),
+    Mutation(
+        "late: a second Job under the name of the first may start",
+        "magos/reconcilers/workspace",
+        'named = run.apply_job_uid in ("", meta.uid)',
+        "named = True",
+        _LATE_JOBS,
+    ),
+    Mutation(
+        "late: a Job that was never let go keeps a Workspace from being deleted",
+        "magos/reconcilers/workspace",
+        "if j.metadata.labels.get(JOB_TYPE) != JobType.PLAN and not is_held(j)",
+        "if j.metadata.labels.get(JOB_TYPE) != JobType.PLAN",
+        _LATE_JOBS,
+    ),
+    Mutation(
+        "late: a Job that a person suspends is let go again",
+        "magos/reconcilers/workspace",
+        "return bool(job.spec.suspend) and RELEASED not in job.metadata.annotations and not job.ended",
+        "return bool(job.spec.suspend) and not job.ended",
+        _JOBS,
+    ),
+    Mutation(
+        "volume: an apply uses whatever claim has the name",
+        "magos/reconcilers/workspace",
+        "refused = judge_identity(seen) or (claim if isinstance(claim, Refused) else None)",
+        "refused = judge_identity(seen)",
+        _JOBS,
+    ),
+    Mutation(
+        "volume: an apply waits for a claim that is gone",
+        "magos/reconcilers/workspace",
+        "if seen.claim is None:",
+        "if False:",
+        _JOBS,
+    ),
+    Mutation(
+        "policies: a result about other policies than were selected counts",
+        "magos/reconcilers/workspace",
+        "if told.evaluated != told.selected or selected not in (None, told.selected):",
+        "if told.evaluated != told.selected:",
+        _POLICIES,
+    ),
+    Mutation(
+        "watch: the end of a labelled Job of somebody else wakes nobody",
+        "magos/apps",
+        "return tuple(dict.fromkeys((*of_owner(change), *of_label(change))))",
+        "return of_owner(change)",
+        ("tests/sim/test_late_jobs.py",),
+    ),
+    Mutation(
+        "interruptions: a plan is repeated without end",
+        "magos/reconcilers/workspace",
+        "if not seen.has_run or done >= MOST_REPETITIONS:",
+        "if not seen.has_run:",
+        _REPETITION,
+    ),
+    Mutation(
+        "interruptions: a repetition does not pause",
+        "magos/reconcilers/workspace",
+        "if pending and paused_until(seen) is not None:",
+        "if False:",
+        _REPETITION,
+    ),
+    Mutation(
+        "interruptions: permission of the interrupted run serves its repetition",
+        "magos/reconcilers/workspace",
+        "{*REASONS.values(), Reason.RETRY_APPLY, Reason.INTERRUPTED}",
+        "{*REASONS.values(), Reason.RETRY_APPLY}",
+        _REPETITION,
+    ),
+    Mutation(
+        "interruptions: the repetition has another trigger",
+        "magos/reconcilers/workspace",
+        "move = reset(seen, Cause(trigger=former, reason=Reason.INTERRUPTED))",
+        "move = reset(seen, Cause(trigger=Trigger.RETRY, reason=Reason.INTERRUPTED))",
+        _REPETITION,
+    ),
+    Mutation(
+        "interruptions: a deadline counts as one",
+        "magos/reconcilers/workspace",
+        "if job is not None and job.failed is not None and job.failed.reason not in _BY_PODS:",
+        "if False:",
+        _INTERRUPTIONS,
+    ),
+    Mutation(
+        "interruptions: what the runner says went wrong counts as one",
+        "magos/reconcilers/workspace",
+        "return result.reason == Reason.INTERRUPTED",
+        "return True",
+        _INTERRUPTIONS,
+    ),
+    Mutation(
+        "interruptions: a Rollout takes them for faults of the configuration",
+        "magos/reconcilers/rollout",
+        "taken = [each for each in bad if each.status.reason in INTERRUPTIONS]",
+        "taken: list[Workspace] = []",
+        ("tests/sim/test_interruptions.py",),
     ),
     Mutation(
         "permission: anything but absence allows",

@@ -125,7 +125,7 @@ async def edit_during_plan(fleet: Fleet) -> None:
 
 
 async def job_deleted_by_a_person(fleet: Fleet) -> None:
-    """Somebody deletes the Job of a plan at work, which status has told of."""
+    """Somebody deletes the Job of a plan at work, which status has told of, and asks for it again."""
     fleet.terraform.slow["a"] = 40.0
     _start(fleet, "a")
     await fleet.at_work("a", JobType.PLAN)
@@ -133,8 +133,7 @@ async def job_deleted_by_a_person(fleet: Fleet) -> None:
     found = fleet.users.find("a")
     if found is not None and found.status.current_run is not None:
         fleet.users.delete(JOBS, found.status.current_run.plan_job)
-    await fleet.phase("Failed", "a")
-    await fleet.quiet()
+    await fleet.reason("Interrupted", "a")
     fleet.users.annotate("a", reconcile_request="again")
     await fleet.phase("Applied", "a")
     await fleet.quiet()

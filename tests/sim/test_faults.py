@@ -6,7 +6,7 @@ from functools import cache
 import pytest
 
 from tests.sim.apiserver import Answer, Rule
-from tests.sim.apiserver.faults import Fault
+from tests.sim.apiserver.faults import Fault, Late
 from tests.sim.fleet.cluster import Fleet, play
 from tests.sim.fleet.turbulence import FAULTS, METHODS, Turbulence
 from tests.sim.history.story import story
@@ -49,7 +49,7 @@ def _calm(name: str) -> dict[tuple[str, str], str]:
 
 def _name(fault: Fault) -> str:
     what = str(fault.code) if isinstance(fault, Answer) else type(fault).__name__.lower()
-    return f"{what}-committed" if fault.effect else what
+    return f"{what}-committed" if not isinstance(fault, Late) and fault.effect else what
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=_name)

@@ -16,6 +16,7 @@ from magos.api.workspace import WORKSPACES
 from tests.sim.apiserver import Answer, Rule
 from tests.sim.apiserver.resources import Json
 from tests.sim.fleet.cluster import Fleet, play
+from tests.sim.fleet.infrastructure import runner_pods
 from tests.sim.fleet.replica import SYSTEM
 from tests.sim.fleet.users import URL, Users
 from tests.sim.history.records import JobCreated, ToolStarted
@@ -441,7 +442,7 @@ def test_a_deletion_gives_up_an_apply_whose_pod_never_starts() -> None:
         fleet.commit()
         await fleet.at_work("a", JobType.PLAN)
         fleet.kubelet.starts = False
-        await fleet.phase("Applying", "a")
+        await fleet.until(lambda: bool(runner_pods(fleet, "a", JobType.APPLY)), "the pod of the apply")
         fleet.users.delete(WORKSPACES, "a")
         await anyio.sleep(60)
         found = fleet.users.find("a")

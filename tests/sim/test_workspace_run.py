@@ -14,7 +14,7 @@ from tests.sim.magos import NAMESPACE, NEXT_SHA, SHA, World, in_world, workspace
 WRITING = frozenset({"POST", "PATCH", "DELETE"})
 
 
-def test_a_run_reaches_applied_within_fourteen_writes() -> None:
+def test_a_run_reaches_applied_within_fifteen_writes() -> None:
     async def scene(world: World) -> None:
         async with world.running():
             await world.apply()
@@ -29,7 +29,7 @@ def test_a_run_reaches_applied_within_fourteen_writes() -> None:
             writes = [path for path in about if not path.startswith("projects/")]
             finalizer, clean_up = writes.pop(0), writes.pop()
             assert finalizer == clean_up == "workspaces/a"
-            assert len(writes) == 14, writes
+            assert len(writes) == 15, writes
 
         found = world.workspace("a")
         assert found is not None

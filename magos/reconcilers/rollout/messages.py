@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from magos.api.phases import GRANTABLE, RUNNING, TERMINAL, WITH_PLAN
+from magos.api.phases import GRANTABLE, RUNNING, TERMINAL, WITH_PLAN, Phase
+from magos.api.reasons import INTERRUPTIONS, Reason
 from magos.api.workspace import Workspace
 from magos.reconcilers.revisions import applied_revision
 from magos.reconcilers.rollout.cohorts import Cohorts, label_of
@@ -50,9 +51,19 @@ def failed(cohorts: Cohorts, active: int) -> str:
     causes = [f"{each.metadata.name} {each.status.phase}/{each.status.reason}" for each in bad]
     later = [step.name for step in cohorts.steps[active + 1 :] if step.cohort]
     halted = f" Until then {label_of(later)} {'waits' if len(later) == 1 else 'wait'}." if later else ""
+    return f"Step {cohorts.label(active)}: {listed(causes)}. {_advice(bad)}{halted}"
+
+
+def _advice(bad: Sequence[Workspace]) -> str:
+    taken = [each for each in bad if each.status.reason in INTERRUPTIONS]
+    repair = "fix the cause and commit it, request a reconcile, or wait for the next try."
+    if not taken:
+        return f"{repair[0].upper()}{repair[1:]}"
+    if len(taken) < len(bad):
+        return f"Infrastructure ended the runs of {_names(taken)}; for the others {repair}"
     return (
-        f"Step {cohorts.label(active)}: {listed(causes)}. Fix the cause and commit it, request a reconcile,"
-        f" or wait for the next try.{halted}"
+        "Infrastructure ended these runs, not their configuration: look at the nodes, then request a reconcile, or wait"
+        " for the next try."
     )
 
 
@@ -63,7 +74,8 @@ def progressing(cohorts: Cohorts, active: int, obstacles: Sequence[Obstacle]) ->
     groups: tuple[tuple[str, Callable[[Workspace], bool]], ...] = (
         ("running", lambda each: each.status.phase in RUNNING),
         ("gated", gated),
-        ("waiting", lambda each: each.status.phase in GRANTABLE and not gated(each)),
+        ("about to repeat an interrupted plan", _repeats),
+        ("waiting", lambda each: each.status.phase in GRANTABLE and not gated(each) and not _repeats(each)),
         ("with new work", lambda each: each.status.phase in TERMINAL and member_state(each) is MemberState.URGENT),
     )
     parts = [f"{word} {_names(found)}" for word, test in groups if (found := [each for each in cohort if test(each)])]
@@ -71,6 +83,10 @@ def progressing(cohorts: Cohorts, active: int, obstacles: Sequence[Obstacle]) ->
     if len(obstacles) > MOST_NAMES:
         parts.append(f"{len(obstacles) - MOST_NAMES} more wait for earlier steps")
     return f"Step {cohorts.label(active)} of {len(cohorts.steps)}: {'; '.join(parts) or 'no member has begun'}."
+
+
+def _repeats(member: Workspace) -> bool:
+    return member.status.phase is Phase.PENDING and member.status.reason == Reason.INTERRUPTED
 
 
 def _obstacle(obstacle: Obstacle) -> str:

@@ -18,6 +18,7 @@ from magos.reconcilers.workspace.evidence.situations import (
     Denied,
     HalfReset,
     JobEnded,
+    JobHeld,
     JobMissing,
     JobPresent,
     JobRunning,
@@ -25,6 +26,7 @@ from magos.reconcilers.workspace.evidence.situations import (
     Leftovers,
     RefusedStart,
     Situation,
+    StrayJobs,
     Triggered,
 )
 from magos.reconcilers.workspace.evidence.triggers import refused_start
@@ -32,6 +34,7 @@ from magos.reconcilers.workspace.handlers import ends, gate, running
 from magos.reconcilers.workspace.handlers.deletion import delete
 from magos.reconcilers.workspace.handlers.finish import clean_up
 from magos.reconcilers.workspace.handlers.refusals import explain
+from magos.reconcilers.workspace.handlers.repetition import wait_for_repetition
 from magos.reconcilers.workspace.handlers.reset import amend, begin, delete_job, finish_reset
 from magos.reconcilers.workspace.handlers.starting import start
 from magos.reconcilers.workspace.move import Move, ask_live, conclude, keep
@@ -62,6 +65,8 @@ _F = TypeVar(
     Denied,
     JobPresent,
     HalfReset,
+    StrayJobs,
+    JobHeld,
     Leftovers,
     Abandoned,
     RefusedStart,
@@ -94,6 +99,13 @@ def begin_after_failure(seen: Observation, found: Triggered) -> Move:
 
 def delete_abandoned(seen: Observation, found: Abandoned) -> Move:
     """Finish what a crash left of a start that was given up; a container that started meanwhile is not touched."""
+    if not seen.live:
+        return ask_live(seen)
+    return Move(effects=tuple(map(delete_job, found.jobs)))
+
+
+def delete_strays(seen: Observation, found: StrayJobs) -> Move:
+    """Delete what may never start; only a live status says for certain that it names another Job, or none."""
     if not seen.live:
         return ask_live(seen)
     return Move(effects=tuple(map(delete_job, found.jobs)))
@@ -138,10 +150,12 @@ _ROWS: tuple[_Row, ...] = (
     *_everywhere(delete, _S.DELETING),
     *(_on(phase, Denied, explain) for phase in _PHASES),
     *_everywhere(claim, _S.UNCLAIMED),
+    *(_on(phase, StrayJobs, delete_strays) for phase in _PHASES if phase != NO_RUN),
     _on(NO_RUN, Triggered, begin),
     _on(Phase.PENDING, JobPresent, running.adopt_plan),
     _on(Phase.PENDING, HalfReset, finish_reset),
     _on(Phase.PENDING, Triggered, amend),
+    _in(Phase.PENDING, _S.PAUSED, wait_for_repetition),
     _in(Phase.PENDING, _S.FORBIDDEN, start.await_permission),
     _in(Phase.PENDING, _S.PERMITTED, start.start_plan),
     _on(Phase.PLANNING, JobUnstarted, running.watch_start),
@@ -150,6 +164,7 @@ _ROWS: tuple[_Row, ...] = (
     _on(Phase.PLANNING, JobMissing, ends.plan_missing),
     *_with_plan(Phase.PLANNED),
     *_with_plan(Phase.PLANNED_WITH_VIOLATIONS),
+    _on(Phase.APPLYING, JobHeld, running.release_apply),
     _on(Phase.APPLYING, JobUnstarted, running.watch_start),
     _on(Phase.APPLYING, JobRunning, running.progress_apply),
     _on(Phase.APPLYING, JobEnded, ends.apply_ended),

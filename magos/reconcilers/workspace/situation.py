@@ -11,6 +11,8 @@ from magos.api.names import JobType
 from magos.api.phases import RUNNING, TERMINAL, WITH_PLAN, Phase
 from magos.api.triggers import Trigger
 from magos.reconcilers.permission import permitted
+from magos.reconcilers.workspace.evidence.held import is_held, stray_jobs
+from magos.reconcilers.workspace.evidence.interruptions import paused_until
 from magos.reconcilers.workspace.evidence.leftovers import earlier_jobs, leftovers
 from magos.reconcilers.workspace.evidence.progress import abandoned_jobs, has_ended, pod_started, running_type
 from magos.reconcilers.workspace.evidence.situations import (
@@ -20,6 +22,7 @@ from magos.reconcilers.workspace.evidence.situations import (
     Found,
     HalfReset,
     JobEnded,
+    JobHeld,
     JobMissing,
     JobPresent,
     JobRunning,
@@ -28,6 +31,7 @@ from magos.reconcilers.workspace.evidence.situations import (
     Plain,
     RefusedStart,
     Situation,
+    StrayJobs,
     Triggered,
 )
 from magos.reconcilers.workspace.evidence.triggers import (
@@ -67,6 +71,9 @@ def situation_of(seen: Observation) -> Found:
     phase = phase_of(seen)
     if phase == NO_RUN:
         return Triggered(cause=find_cause(seen) or named_cause(Trigger.UNKNOWN))
+    strays = stray_jobs(seen)
+    if strays:
+        return StrayJobs(jobs=strays)
     if phase in RUNNING:
         return _running(seen)
     if phase in TERMINAL:
@@ -100,6 +107,8 @@ def _waiting(seen: Observation) -> Found:
     cause = amendment_cause(seen) if pending else find_cause(seen)
     if cause is not None:
         return Triggered(cause=cause)
+    if pending and paused_until(seen) is not None:
+        return Plain(kind=Situation.PAUSED)
     annotations = seen.subject.metadata.annotations
     waiting = seen.subject.status.awaiting_approval
     if not pending and waiting is not None:
@@ -112,6 +121,8 @@ def _running(seen: Observation) -> Found:
     job_type = running_type(seen)
     job = seen.job_named(seen.run.plan_job if job_type is JobType.PLAN else seen.run.apply_job)
     pods = seen.pods_of_run(job_type)
+    if job is not None and is_held(job) and job.metadata.deletion_timestamp is None:
+        return JobHeld(job=job)
     if job is None:
         return JobMissing(pods=pods)
     if has_ended(job, pods):

@@ -32,6 +32,7 @@ from magos.runtime.decision import (
     Effect,
     Event,
     PatchAnnotations,
+    Release,
     RemoveFinalizer,
     StatusPatch,
     Unchanged,
@@ -135,6 +136,8 @@ class Executor:
                     await self._delete(action, target, ledger)
                 case PatchAnnotations():
                     await self._patch_annotations(action, target, ledger)
+                case Release():
+                    await self._release(action, target, ledger)
                 case AddFinalizer() | RemoveFinalizer():
                     await self._edit_finalizers(action, target, ledger)
                 case _:
@@ -250,8 +253,7 @@ class Executor:
     async def _patch_annotations(self, action: PatchAnnotations, target: Target, ledger: Ledger) -> None:
         version = ledger.expected(target, action.resource_version) if action.resource_version else ""
         known = ledger.known(target)
-        if known is not None and known.metadata.uid == action.uid:
-            current = known.metadata
+        if known is not None and (current := known.metadata).uid == action.uid:
             as_judged = version in ("", current.resource_version)
             if as_judged and all(current.annotations.get(key) == value for key, value in action.annotations.items()):
                 return
@@ -262,6 +264,14 @@ class Executor:
             metadata["resourceVersion"] = version
         self._fence()
         stored: Resource = await self._client.patch(*target, {"metadata": metadata})
+        ledger.wrote(target, stored, conditional_on=version)
+
+    async def _release(self, action: Release, target: Target, ledger: Ledger) -> None:
+        await self._require(action.unchanged, ledger)
+        version = ledger.expected(target, action.resource_version)
+        meta = {"uid": action.uid, "resourceVersion": version, "annotations": dict(action.annotations)}
+        self._fence()
+        stored: Resource = await self._client.patch(*target, {"metadata": meta, "spec": {"suspend": False}})
         ledger.wrote(target, stored, conditional_on=version)
 
     async def _edit_finalizers(self, action: AddFinalizer | RemoveFinalizer, target: Target, ledger: Ledger) -> None:

@@ -66,6 +66,12 @@ class Kubelet(Actor):
             self._running[uid] = _Running(again, self.now() + again.seconds)
         self.wake()
 
+    def kill(self, pod: Json) -> None:
+        """The processes of the pod end at once and say nothing."""
+        running = self._running.pop(pod["metadata"]["uid"], None)
+        if running is not None:
+            self._terraform.end(running.work, interrupted=True)
+
     def _pod(self, pod: Json) -> float | None:
         uid, phase = pod["metadata"]["uid"], (pod.get("status") or {}).get("phase", "")
         going = "deletionTimestamp" in pod["metadata"]

@@ -38,6 +38,7 @@ class Recorder:
         self._workspaces: dict[str, Workspace] = {}
         self._rollouts: dict[str, Rollout] = {}
         self._foreign: set[str] = set()
+        self._asked: dict[str, float] = {}
         server.store.subscribe(self._note)
 
     def tell(self, fact: ToolStart | ToolEnd) -> None:
@@ -105,8 +106,13 @@ class Recorder:
             "run_id": meta["labels"][RUN_ID],
             "job_type": JobType(meta["labels"][JOB_TYPE]),
         }
-        if change.old is None:
-            told: Json = {"revision": env.get("MAGOS_REVISION", ""), "digest": env.get("MAGOS_PLAN_DIGEST", "")}
+        if item["spec"].get("suspend"):
+            self._asked.setdefault(meta["uid"], self._server.clock.monotonic())
+            return  # no pod of it can be there
+        asked = self._asked.pop(meta["uid"], None)
+        if change.old is None or asked is not None:
+            told: Json = {"asked": asked if asked is not None else self._server.clock.monotonic()}
+            told |= {"revision": env.get("MAGOS_REVISION", ""), "digest": env.get("MAGOS_PLAN_DIGEST", "")}
             self.records.append(JobCreated(**self._fact(), **names, uid=meta["uid"], **told))
         elif _deleted_now(change) and (self._server.acting not in CONTROLLERS or not _ended_job(change.old)):
             self.records.append(JobDeleted(**self._fact(), **names))

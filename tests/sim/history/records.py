@@ -59,7 +59,10 @@ class RolloutWritten(_Fact):
 
 @dataclass(frozen=True, kw_only=True)
 class JobCreated(_Fact):
-    """A Job was created; ``revision`` and ``digest`` are what its pod is told."""
+    """A Job was created so that it starts, or was let go after it was created suspended at the time ``asked``.
+
+    ``revision`` and ``digest`` are what its pod is told.
+    """
 
     workspace: Owner
     uid: str
@@ -67,6 +70,7 @@ class JobCreated(_Fact):
     job_type: JobType
     revision: str = ""
     digest: str = ""
+    asked: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

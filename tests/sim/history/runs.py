@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from magos.api.annotations import APPROVED, EXECUTION_GRANTED_FOR, execution_allowed, force_delete
+from magos.api.annotations import APPROVED, EXECUTION_GRANTED_FOR, force_delete
 from magos.api.labels import FINALIZER
 from magos.api.names import JobType
 from magos.api.phases import Phase
@@ -54,22 +54,21 @@ def _pod(record: PodCreated, state: State) -> Found:
 
 
 def _job(record: JobCreated, state: State) -> Found:
-    lately = state.lately(record.at, record.workspace)
+    asked = record.at if record.asked is None else record.asked
+    lately = state.lately(record.at, record.workspace, since=asked)
     run = state.run(record.workspace, record.run_id)
     twice = any(job.job_type is record.job_type for job in run.jobs)
     if twice and record.job_type not in run.deleted_by_people:
         yield "I2", f"run {record.run_id} gets a second {record.job_type} Job"
-    allowed = [each for each in lately if each is not None and execution_allowed(each.metadata.annotations)]
-    if not allowed:
+    grants = state.grants_lately(record.at, record.workspace, since=asked)
+    others = [_otherwise(record, state.workspaces.get(record.workspace), each) for each in grants]
+    if not state.permitted_since(record.workspace, asked):
         yield "I4", f"{record.job_type} Job of {record.workspace} is created without permission"
-    elif not any(_names(record, each) for each in allowed):
-        name = allowed[-1].metadata.annotations.get(EXECUTION_GRANTED_FOR)
+    elif grants and not any(_names(record, each) for each in grants):
+        name = grants[-1].metadata.annotations.get(EXECUTION_GRANTED_FOR)
         yield "I4", f"{record.job_type} Job of run {record.run_id} is created with the permission of {name}"
-    else:
-        grants = state.grants_lately(record.at, record.workspace)
-        others = [_otherwise(record, allowed[-1], each) for each in grants]
-        if others and all(others):
-            yield "I4", f"{record.job_type} Job of run {record.run_id} is created with permission for {others[-1]}"
+    elif others and all(others):
+        yield "I4", f"{record.job_type} Job of run {record.run_id} is created with permission for {others[-1]}"
     if record.job_type is JobType.APPLY:
         yield from _apply(record, lately, run)
 
@@ -80,15 +79,16 @@ def _names(record: JobCreated, workspace: Workspace) -> bool:
     return name is None or name.startswith(f"{record.run_id}@{record.revision or 'unresolved'}#")
 
 
-def _otherwise(record: JobCreated, live: Workspace, granted: Workspace) -> str:
+def _otherwise(record: JobCreated, live: Workspace | None, granted: Workspace) -> str:
     """Tell what else status spoke about when permission was given; empty if it spoke about this Job, or of no run."""
-    then, now = granted.status.current_run, live.status.current_run
+    then = granted.status.current_run
     if then is None or not granted.status.current_run_id:
         return ""
     if granted.status.current_run_id != record.run_id:
         return f"run {granted.status.current_run_id}"
     if then.revision not in ("", record.revision):
         return f"commit {then.revision}"
+    now = live.status.current_run if live is not None and live.status.current_run_id == record.run_id else None
     return "another spec" if now is not None and now.spec_hash != then.spec_hash else ""
 
 

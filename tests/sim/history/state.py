@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from magos.api.annotations import EXECUTION_ALLOWED, EXECUTION_GRANTED_FOR, TRUE
+from magos.api.annotations import EXECUTION_ALLOWED, EXECUTION_GRANTED_FOR, TRUE, execution_allowed
 from magos.api.names import JobType
 from magos.api.rollout import Rollout
 from magos.api.workspace import Workspace
@@ -83,6 +83,7 @@ class State:
         """The run that a Rollout granted last, and the VariableSets that it was to take, with their digests."""
         self.pods: dict[Owner, set[str]] = {}
         self._grants: dict[Owner, list[tuple[float, Workspace]]] = {}
+        self._permitted: dict[Owner, float] = {}
         self._changes: deque[_Change] = deque()
 
     def run(self, owner: Owner, run_id: str) -> Run:
@@ -112,15 +113,22 @@ class State:
                 _put(workspaces, change.key, change.workspace)
             yield Snapshot(workspaces, rollouts)
 
-    def lately(self, now: float, owner: Owner) -> list[Workspace | None]:
-        """Return the Workspace as it was within one round trip to the API server, the present first."""
-        return [each.workspaces.get(owner) for each in self.recently(now, ROUND_TRIP)]
+    def permitted_since(self, owner: Owner, since: float) -> bool:
+        """Tell whether the Workspace had permission at some moment from a round trip before ``since`` on."""
+        now = self.workspaces.get(owner)
+        if now is not None and execution_allowed(now.metadata.annotations):
+            return True
+        return self._permitted.get(owner, float("-inf")) >= since - ROUND_TRIP
 
-    def grants_lately(self, now: float, owner: Owner) -> list[Workspace]:
-        """Return the Workspace as each grant left it that was in force within one round trip, the last one last."""
+    def lately(self, now: float, owner: Owner, *, since: float) -> list[Workspace | None]:
+        """Return the Workspace as it was from one round trip to the API server before ``since``, the present first."""
+        return [each.workspaces.get(owner) for each in self.recently(now, now - since + ROUND_TRIP)]
+
+    def grants_lately(self, now: float, owner: Owner, *, since: float) -> list[Workspace]:
+        """Return the Workspace as each grant left it that was in force from one round trip before ``since`` on."""
         grants = self._grants.get(owner, [])
         ends = (*(at for at, _ in grants[1:]), now)
-        return [granted for (_, granted), end in zip(grants, ends, strict=False) if end > now - ROUND_TRIP]
+        return [granted for (_, granted), end in zip(grants, ends, strict=False) if end > since - ROUND_TRIP]
 
     def take(self, record: Record) -> None:
         """Let the record be true."""
@@ -153,7 +161,10 @@ class State:
 
     def _workspace(self, record: WorkspaceWritten) -> None:
         key = owner_of(record)
-        self._changes.append(_Change(record.at, key, workspace=self.workspaces.get(key)))
+        before = self.workspaces.get(key)
+        if before is not None and execution_allowed(before.metadata.annotations):
+            self._permitted[key] = record.at
+        self._changes.append(_Change(record.at, key, workspace=before))
         _put(self.workspaces, key, record.new)
         if record.new is not None:
             self._follow(record, record.new)

@@ -23,7 +23,8 @@ from magos.api.meta import ObjectMeta, OwnerReference
 from magos.api.names import JobType
 from magos.api.project import PROJECTS, Project
 from magos.api.result import Result
-from magos.api.workspace import WORKSPACES
+from magos.api.workspace import WORKSPACES, CurrentRun
+from magos.reconcilers.workspace.evidence.interruptions import MOST_REPETITIONS
 from tests.unit.reconcilers.model import NAMESPACE, SHA, Model, workspace_manifest
 from tests.unit.reconcilers.results import apply_result, encode, plan_result
 
@@ -47,7 +48,7 @@ class Cluster(Model):
         """The Job controller: one pod for each unfinished Job."""
         for job in self.all(JOBS):
             name = f"{job.metadata.name}-pod"
-            if job.ended or job.metadata.deletion_timestamp or self.get(PODS, name):
+            if job.spec.suspend or job.ended or job.metadata.deletion_timestamp or self.get(PODS, name):
                 continue
             owner = OwnerReference(
                 api_version="batch/v1", kind="Job", name=job.metadata.name, uid=job.metadata.uid, controller=True
@@ -113,6 +114,12 @@ class Cluster(Model):
         self.end_pod(job, encode(result) if result is not None else "", exit_code=code)
         self.finish_jobs()
         self.settle()
+
+    def exhaust_repetitions(self) -> None:
+        """As if infrastructure had ended the plans right before this one so often that it is the last in a row."""
+        workspace = self.workspace
+        run = replace(workspace.status.current_run or CurrentRun(), interruptions=MOST_REPETITIONS)
+        self.put(WORKSPACES, replace(workspace, status=replace(workspace.status, current_run=run)))
 
     # --- a short way to a point -----------------------------------------------------------------------------------
 

@@ -49,6 +49,7 @@ from magos.runtime.decision import (
     QueryAnswer,
     QueryFailure,
     Refusal,
+    Release,
     RemoveFinalizer,
     Request,
     StatusPatch,
@@ -325,12 +326,9 @@ class Model:
                     self.user_deletes(step.kind, step.name)
                     self._wrote(step.kind, "delete")
             case PatchAnnotations():
-                found = self._judged(step.kind, step.name, step.resource_version, moved)
-                assert found.metadata.uid == step.uid
-                merged = {**found.metadata.annotations, **step.annotations}
-                fresh = {key: value for key, value in merged.items() if value is not None}
-                if fresh != found.metadata.annotations:
-                    self._store(step.kind, replace(found, metadata=replace(found.metadata, annotations=fresh)), moved)
+                self._annotate(step, moved)
+            case Release():
+                self._release(step, moved)
             case AddFinalizer():
                 found = self._judged(step.kind, step.name, step.resource_version, moved)
                 meta = replace(found.metadata, finalizers=(*found.metadata.finalizers, step.finalizer))
@@ -343,6 +341,21 @@ class Model:
                 )
                 if not rest and stored.metadata.deletion_timestamp is not None:
                     self.remove(step.kind, step.name)
+
+    def _annotate(self, step: PatchAnnotations, moved: dict[str, str]) -> None:
+        found = self._judged(step.kind, step.name, step.resource_version, moved)
+        assert found.metadata.uid == step.uid
+        merged = {**found.metadata.annotations, **step.annotations}
+        fresh = {key: value for key, value in merged.items() if value is not None}
+        if fresh != found.metadata.annotations:
+            self._store(step.kind, replace(found, metadata=replace(found.metadata, annotations=fresh)), moved)
+
+    def _release(self, step: Release, moved: dict[str, str]) -> None:
+        found = self._judged(step.kind, step.name, step.resource_version, moved)
+        assert found.metadata.uid == step.uid
+        self._judged(step.unchanged.kind, step.unchanged.name, step.unchanged.resource_version, moved)
+        meta = replace(found.metadata, annotations={**found.metadata.annotations, **step.annotations})
+        self._store(step.kind, replace(found, metadata=meta, spec=replace(found.spec, suspend=False)), moved)
 
     def _judged(self, kind: Kind[Any], name: str, version: str, moved: dict[str, str]) -> Any:
         found = self.get(kind, name)

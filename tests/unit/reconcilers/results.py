@@ -7,7 +7,7 @@ import msgspec
 
 from magos.api.kube import EnvVar, JobManifest
 from magos.api.names import JobType
-from magos.api.result import Outcome, PlannedChanges, Result
+from magos.api.result import Outcome, PlannedChanges, PolicyCount, Result
 from magos.ids import digest_of
 from magos.runtime.decision import Event
 from tests.unit.reconcilers.model import SHA, Model
@@ -21,7 +21,9 @@ def plan_result(model: Model, **changes: Any) -> Result:
     """The result of a plan with changes of the current run."""
     status = model.workspace.status
     run = status.current_run
+    policies = (run.policies_selected or 0) if run else 0
     fields: dict[str, Any] = {
+        "policies": PolicyCount(selected=policies, evaluated=policies),
         "run_id": status.current_run_id,
         "phase": JobType.PLAN,
         "result": Outcome.SUCCEEDED,

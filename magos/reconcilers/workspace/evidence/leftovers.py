@@ -15,6 +15,7 @@ from magos.api.names import JobType
 from magos.api.phases import Phase
 from magos.api.workspace import Workspace, WorkspaceStatus
 from magos.reconcilers.revisions import detected_revision
+from magos.reconcilers.workspace.evidence.held import is_held
 from magos.reconcilers.workspace.observation import Observation
 
 __all__ = ["deletable_jobs", "earlier_jobs", "leftovers"]
@@ -50,4 +51,4 @@ def earlier_jobs(seen: Observation) -> tuple[Job, ...]:
 def _deletable(job: Job) -> bool:
     """A Job that is not going already; an apply that has not ended is nobody's to delete (invariant I9)."""
     applying = job.metadata.labels.get(JOB_TYPE) != JobType.PLAN
-    return job.metadata.deletion_timestamp is None and (job.ended or not applying)
+    return job.metadata.deletion_timestamp is None and (job.ended or not applying or is_held(job))

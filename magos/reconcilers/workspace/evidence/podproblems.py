@@ -29,8 +29,27 @@ _IMAGE = frozenset(
 _CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError"})
 _VOLUME_EVENTS = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume", "VolumeFailedDelete"})
 _VOLUME_WORDS = ("persistentvolumeclaim", "persistent volume", "volume node affinity", "unbound")
-_DELETIONS = frozenset({"EvictionByEvictionAPI", "DeletionByTaintManager", "PreemptionByScheduler"})
-"""Disruptions that delete the pod, so that the runner is asked to stop: a drain above all."""
+_BY_NODE = frozenset(
+    {
+        "Evicted",
+        "NodeAffinity",
+        "NodeLost",
+        "NodeShutdown",
+        "Preempting",
+        "Shutdown",
+        "Terminated",
+        "UnexpectedAdmissionError",
+    }
+)
+"""Reasons of a pod that its node has ended, or that the node would not take when it came."""
+
+_NO_ROOM = "OutOf"
+"""So begins the reason of a pod that came to a node without room for it: OutOfcpu, OutOfmemory, OutOfpods."""
+
+_FORGOTTEN = frozenset({"ContainerStatusUnknown", "Unknown"})
+"""Reasons of a container whose end nobody saw, because its node was started anew."""
+
+_KILLED = 137
 
 _QUOTA_TEXTS = ("exceeded quota", "failed quota")
 """A quota that is used up, and one that wants requests or limits which a container does not have."""
@@ -90,32 +109,42 @@ def about_quota(text: str) -> bool:
 
 
 def end_cause(job: Job | None, pods: tuple[Pod, ...]) -> EndCause | None:
-    """Return what Kubernetes says about the end of a Job: its deadline, an eviction, a container that was killed."""
+    """Return what Kubernetes says about the end of a Job: its deadline, an eviction, a container that was killed.
+
+    Every disruption that Kubernetes knows of is infrastructure: it says so only where something else than the pod's own
+    work ended it.
+    """
     failed = job.failed if job is not None else None
     if failed is not None and failed.reason == "DeadlineExceeded":
         text = failed.message or "the Job was active longer than allowed"
         return EndCause(word="DeadlineExceeded", text=text, decisive=True)
-    for pod in pods:
-        if pod.status.reason:
-            text = pod.status.message or f"pod {pod.metadata.name} was ended"
-            return EndCause(word=pod.status.reason, text=_with_size_hint(text), decisive=True)
-        disrupted = next(
-            (c for c in pod.status.conditions if c.type == "DisruptionTarget" and c.status == "True"), None
-        )
-        if disrupted is not None:
-            stopped = _container_cause(pod)
-            return EndCause(
-                word=disrupted.reason or "Disrupted",
-                text=_with_size_hint("; ".join(filter(None, (disrupted.message, stopped.text if stopped else "")))),
-                interrupted=disrupted.reason in _DELETIONS,
-                decisive=True,
-            )
+    ended = next((found for pod in pods if (found := _pod_cause(pod)) is not None), None)
+    if ended is not None:
+        return ended
     cause = next((found for pod in pods if (found := _container_cause(pod)) is not None), None)
     if cause is not None:
         return cause
     if failed is not None and failed.reason not in ("", "BackoffLimitExceeded"):
         return EndCause(word=failed.reason, text=failed.message)
     return None
+
+
+def _pod_cause(pod: Pod) -> EndCause | None:
+    """What ended the pod as a whole. One that wrote more than it may was not taken away: it would do so again."""
+    disrupted = next((c for c in pod.status.conditions if c.type == "DisruptionTarget" and c.status == "True"), None)
+    if pod.status.reason:
+        word, text = pod.status.reason, pod.status.message or f"pod {pod.metadata.name} was ended"
+        taken = word in _BY_NODE or word.startswith(_NO_ROOM)
+    elif disrupted is not None:
+        stopped = _container_cause(pod)
+        word, taken = disrupted.reason or "Disrupted", True
+        text = "; ".join(filter(None, (disrupted.message, stopped.text if stopped is not None else "")))
+    else:
+        return None
+    sized = _with_size_hint(text)
+    if sized != text:
+        return EndCause(word=word, text=sized, decisive=True)
+    return EndCause(word=word, text=f"{text}{_where(pod)}", interrupted=taken, decisive=True)
 
 
 def _container_cause(pod: Pod) -> EndCause | None:
@@ -133,7 +162,13 @@ def _container_cause(pod: Pod) -> EndCause | None:
             return EndCause(word="OOMKilled", text=text, decisive=True)
         text = f"container {status.name} ended with exit code {ended.exit_code}"
         if ended.exit_code == TERMINATED:
-            return EndCause(word="Interrupted", text=f"{text}: it was asked to stop", interrupted=True)
+            return EndCause(word="Interrupted", text=f"{text}: it was asked to stop{_where(pod)}", interrupted=True)
+        if ended.exit_code == _KILLED and pod.metadata.deletion_timestamp is not None:
+            return EndCause(
+                word="Interrupted", text=f"{text}: pod {pod.metadata.name} was deleted{_where(pod)}", interrupted=True
+            )
+        if ended.reason in _FORGOTTEN:
+            return EndCause(word="Interrupted", text=f"{text}: its node forgot it{_where(pod)}", interrupted=True)
         return EndCause(word=ended.reason or "Error", text=text)
     return None
 
@@ -159,6 +194,10 @@ def _with_size_hint(text: str) -> str:
     else:
         return text
     return f"{text.rstrip('. ')}. Raise {field} in the file of MAGOS_JOB_POD_CONFIG, or let the module write less"
+
+
+def _where(pod: Pod) -> str:
+    return f" (node {pod.spec.node_name})" if pod.spec.node_name else ""
 
 
 def _unscheduled(pod: Pod) -> tuple[Reason, str] | None:

@@ -17,6 +17,7 @@ __all__ = [
     "Found",
     "HalfReset",
     "JobEnded",
+    "JobHeld",
     "JobMissing",
     "JobPresent",
     "JobRunning",
@@ -25,6 +26,7 @@ __all__ = [
     "Plain",
     "RefusedStart",
     "Situation",
+    "StrayJobs",
     "Triggered",
 ]
 
@@ -38,10 +40,13 @@ class Situation(StrEnum):
     UNCLAIMED = "Unclaimed"
     JOB_PRESENT = "JobPresent"
     HALF_RESET = "HalfReset"
+    STRAY_JOBS = "StrayJobs"
+    JOB_HELD = "JobHeld"
     LEFTOVERS = "Leftovers"
     ABANDONED = "Abandoned"
     REFUSED_START = "RefusedStart"
     TRIGGERED = "Triggered"
+    PAUSED = "Paused"
     GATED = "Gated"
     APPROVED = "Approved"
     FORBIDDEN = "Forbidden"
@@ -78,6 +83,20 @@ class HalfReset(Struct, frozen=True, kw_only=True):
 
     kind: ClassVar[Situation] = Situation.HALF_RESET
     jobs: tuple[Job, ...]
+
+
+class StrayJobs(Struct, frozen=True, kw_only=True):
+    """Jobs that may never start: held, and not the one that status names."""
+
+    kind: ClassVar[Situation] = Situation.STRAY_JOBS
+    jobs: tuple[Job, ...]
+
+
+class JobHeld(Struct, frozen=True, kw_only=True):
+    """The apply Job that status names has not been let go yet."""
+
+    kind: ClassVar[Situation] = Situation.JOB_HELD
+    job: Job
 
 
 class Leftovers(Struct, frozen=True, kw_only=True):
@@ -150,6 +169,8 @@ Found: TypeAlias = (
     | Denied
     | JobPresent
     | HalfReset
+    | StrayJobs
+    | JobHeld
     | Leftovers
     | Abandoned
     | RefusedStart

@@ -22,6 +22,7 @@ from magos.api.phases import Phase
 from magos.api.reasons import Reason
 from magos.api.workspace import WORKSPACES
 from magos.reconcilers.storedtimes import due_at
+from magos.reconcilers.workspace.evidence.held import is_held
 from magos.reconcilers.workspace.evidence.podproblems import start_problem
 from magos.reconcilers.workspace.evidence.progress import pod_started, unstarted
 from magos.reconcilers.workspace.handlers.reset import delete_job
@@ -64,7 +65,7 @@ def delete(seen: Observation) -> Move:
 def _wait(seen: Observation) -> Move | None:
     """What the deletion has to wait for, None if there is nothing."""
     unfinished = [job for job in seen.own_jobs if not job.ended]
-    applying = next((job for job in unfinished if job.metadata.labels.get(JOB_TYPE) != JobType.PLAN), None)
+    applying = next((j for j in unfinished if j.metadata.labels.get(JOB_TYPE) != JobType.PLAN and not is_held(j)), None)
     if applying is not None:
         return _await_apply(seen, applying)
     cancel: tuple[Effect, ...] = tuple(

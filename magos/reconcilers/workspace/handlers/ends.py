@@ -13,12 +13,14 @@ from magos.api.phases import Phase
 from magos.api.reasons import FAILURES, Reason, reason_in
 from magos.api.result import Outcome, Result
 from magos.api.triggers import Trigger
+from magos.reconcilers.workspace.evidence.interruptions import interrupted
 from magos.reconcilers.workspace.evidence.podproblems import end_cause
 from magos.reconcilers.workspace.evidence.results import OUTCOME_UNKNOWN, Evidence, result_of_pods
 from magos.reconcilers.workspace.evidence.situations import JobEnded, JobMissing
 from magos.reconcilers.workspace.evidence.triggers import named_cause, unconfirmed
 from magos.reconcilers.workspace.handlers.finish import finish, observed
 from magos.reconcilers.workspace.handlers.plans import findings, plan_succeeded, rejected
+from magos.reconcilers.workspace.handlers.repetition import repeat
 from magos.reconcilers.workspace.handlers.reset import reset
 from magos.reconcilers.workspace.handlers.saving import gather
 from magos.reconcilers.workspace.inputs.specification import same_specification
@@ -46,11 +48,12 @@ def plan_missing(seen: Observation, _found: JobMissing) -> Move:
     """Status says that a plan runs, but its Job is not there."""
     if not seen.live:
         return ask_live(seen)
-    return finish(
+    job = seen.run.plan_job or "(none named)"
+    return repeat(seen, f"its Job {job} disappeared before it ended") or finish(
         seen,
         Phase.FAILED,
         Reason.RUN_LOST,
-        f"Job {seen.run.plan_job or '(none named)'} of run {seen.run_id or '(none)'} disappeared before it ended."
+        f"Job {job} of run {seen.run_id or '(none)'} disappeared before it ended.{_often(seen)}"
         " Find out who deleted it; the plan is repeated on the next tick, or by a reconcile request.",
     )
 
@@ -86,6 +89,8 @@ def conclude_plan(seen: Observation, found: JobEnded, evidence: Evidence) -> Mov
         seen = _pin(seen, result)
     elif _vanished(found):
         return plan_missing(seen, JobMissing(pods=found.pods))
+    if interrupted(found, evidence):
+        return _plan_interrupted(seen, found, evidence)
     if _failed(job, result):
         return _plan_failed(seen, found, evidence)
     if result is None or not _complete(result):
@@ -97,6 +102,10 @@ def conclude_plan(seen: Observation, found: JobEnded, evidence: Evidence) -> Mov
             f"Job {job.metadata.name} ended, but {problem}. Nothing is applied; request a reconcile, and check the node"
             " and the runner image.",
         )
+    return _complete_plan(seen, result)
+
+
+def _complete_plan(seen: Observation, result: Result) -> Move:
     if result.revision != seen.run.revision:
         return finish(
             seen,
@@ -108,6 +117,18 @@ def conclude_plan(seen: Observation, found: JobEnded, evidence: Evidence) -> Mov
     if not same_specification(seen.run.spec_hash, seen.subject, seen.project):
         return _discard(seen)
     return plan_succeeded(seen, result)
+
+
+def _plan_interrupted(seen: Observation, found: JobEnded, evidence: Evidence) -> Move:
+    _, text = _failure(found, JobType.PLAN, evidence)
+    told = f"{text}{_often(seen)} Look at the nodes; the plan is repeated on the next tick, or by a reconcile request."
+    return repeat(seen, text.rstrip(".")) or finish(seen, Phase.FAILED, Reason.INTERRUPTED, told)
+
+
+def _often(seen: Observation) -> str:
+    """How often in a row infrastructure has ended this plan, if it was repeated at all."""
+    number = seen.run.interruptions
+    return f" Infrastructure has ended this plan {number + 1} times in a row." if number else ""
 
 
 def _discard(seen: Observation) -> Move:
@@ -184,13 +205,16 @@ def _failure(found: JobEnded | JobMissing, job_type: JobType, evidence: Evidence
     general = Reason.PLAN_FAILED if job_type is JobType.PLAN else Reason.APPLY_FAILED
     job = found.job if isinstance(found, JobEnded) else None
     cause = end_cause(job, found.pods)
+    if interrupted(found, evidence):
+        general = Reason.INTERRUPTED
     if result is not None and result.result is Outcome.FAILED:
         known = next((reason for reason in FAILURES if reason == result.reason), general)
         if known is not Reason.INTERRUPTED or cause is None or not cause.decisive:
             text = result.message or f"the {job_type} failed with exit code {result.exit_code}"
             return known, f"{text.rstrip('.')}."
     if cause is not None:  # a deadline or an eviction says more than the runner's "interrupted"
-        reason = Reason.INTERRUPTED if cause.interrupted else general
-        return reason, f"{cause.word}: {cause.text.rstrip('.')}."
+        return general, f"{cause.word}: {cause.text.rstrip('.')}."
     name = job.metadata.name if job is not None else f"of the {job_type}"
+    if job is not None and job.complete:
+        return general, f"Job {name} ended, but {evidence.problem}."
     return general, f"Job {name} failed: {evidence.problem or 'without a reason'}."

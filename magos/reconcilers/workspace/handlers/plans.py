@@ -30,13 +30,16 @@ def plan_succeeded(seen: Observation, result: Result) -> Move:
     if any(violation.action in _BLOCKING for violation in result.violations):
         return rejected(seen, result)
     fields = findings(result)
-    if result.policies.evaluated != result.policies.selected:
+    told, selected = result.policies, seen.run.policies_selected
+    if told.evaluated != told.selected or selected not in (None, told.selected):
+        wanted = told.selected if selected is None or told.evaluated != told.selected else selected
         return finish(
             seen,
             Phase.FAILED,
             Reason.POLICY_EVALUATION_FAILED,
-            f"The runner evaluated {result.policies.evaluated} of {result.policies.selected} selected policies: nothing"
-            " is applied. Check that controllers and runner image are of one release, then request a reconcile.",
+            f"The runner evaluated {told.evaluated} of {wanted} selected policies:"
+            " nothing is applied. Check that controllers and runner image are of one release, then request a"
+            " reconcile.",
             **fields,
         )
     if not result.has_changes:

@@ -11,7 +11,7 @@ from magos.api.annotations import APPROVAL, PERMISSION
 from magos.api.kube import JOBS, Job
 from magos.api.names import JobType, job_name
 from magos.api.phases import WITH_PLAN, Phase
-from magos.api.reasons import reason_in
+from magos.api.reasons import Reason, reason_in
 from magos.api.triggers import Trigger
 from magos.api.workspace import WORKSPACES, CurrentRun, UsedVariableSet
 from magos.ids import RunID, mint_run_id
@@ -100,14 +100,18 @@ def amend(seen: Observation, found: Triggered) -> Move:
     run = replace(fresh, request=fresh.request or seen.run.request, principal=fresh.principal or seen.run.principal)
     named = status.current_run_trigger or Trigger.UNKNOWN
     merged = higher(named, trigger)
+    filled = trigger is Trigger.UNKNOWN
+    if filled:  # nothing new, so a repetition goes on pausing; everything else begins at once
+        run = replace(run, interruptions=seen.run.interruptions, not_before=seen.run.not_before)
+    kept = merged is named and (filled or status.reason != Reason.INTERRUPTED)
     message = f"Run {seen.run_id} ({merged}) waits to start with {run.revision or 'a commit that the runner resolves'}."
     forget = run.source_key != seen.run.source_key
     return Move(
         status=to(
             seen,
             Phase.PENDING,
-            reason_in(Phase.PENDING, status.reason) if merged is named else REASONS[merged],
-            message,
+            reason_in(Phase.PENDING, status.reason) if kept else REASONS[merged],
+            status.message if filled and status.reason == Reason.INTERRUPTED else message,
             current_run=run,
             current_run_trigger=merged,
             last_attempted_revision="" if forget else status.last_attempted_revision,

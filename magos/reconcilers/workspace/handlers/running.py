@@ -5,30 +5,32 @@ While a Job runs nothing is triggered; edits, commits and requests are compared 
 
 from msgspec.structs import replace
 
-from magos.api.annotations import RECORD
+from magos.api.annotations import RECORD, RELEASED, TRUE
+from magos.api.kube import JOBS
 from magos.api.names import JobType
 from magos.api.phases import Phase
 from magos.api.reasons import Reason, reason_in
 from magos.api.timestamps import format_time
 from magos.api.triggers import Trigger
-from magos.api.workspace import CurrentRun
+from magos.api.workspace import WORKSPACES, CurrentRun
 from magos.reconcilers.workspace.evidence.podproblems import start_problem
 from magos.reconcilers.workspace.evidence.progress import unstarted
-from magos.reconcilers.workspace.evidence.situations import JobPresent, JobRunning, JobUnstarted
+from magos.reconcilers.workspace.evidence.situations import JobHeld, JobPresent, JobRunning, JobUnstarted
 from magos.reconcilers.workspace.handlers.finish import finish
 from magos.reconcilers.workspace.handlers.reset import delete_job
 from magos.reconcilers.workspace.handlers.saving import secure
 from magos.reconcilers.workspace.inputs.probes import events_probe, live_probes
-from magos.reconcilers.workspace.move import Move, keep, normal, to
+from magos.reconcilers.workspace.move import Move, ask_live, keep, normal, to
 from magos.reconcilers.workspace.observation import Observation
 from magos.reconcilers.workspace.pod.record import JobRecord, decode_record
-from magos.runtime.decision import Outcome
+from magos.runtime.decision import Outcome, Release, Unchanged
 
 __all__ = [
     "adopt_apply",
     "adopt_plan",
     "progress_apply",
     "progress_plan",
+    "release_apply",
     "watch_start",
 ]
 
@@ -57,13 +59,39 @@ def adopt_plan(seen: Observation, found: JobPresent) -> Move:
     )
 
 
-def adopt_apply(seen: Observation, _found: JobPresent) -> Move:
-    """The apply Job exists."""
+def adopt_apply(seen: Observation, found: JobPresent) -> Move:
+    """The apply Job exists; from now on this very Job is the one that may start."""
     message = f"Run {seen.run_id}: Job {seen.run.apply_job} is created."
+    run = replace(seen.run, apply_job_uid=found.job.metadata.uid if found.job is not None else "")
     return Move(
-        status=to(seen, Phase.APPLYING, Reason.APPLY_JOB_CREATED, message, awaiting_approval=None),
+        status=to(seen, Phase.APPLYING, Reason.APPLY_JOB_CREATED, message, awaiting_approval=None, current_run=run),
         events=(normal(seen, "ApplyStarted", "Apply", f"{message} Revision {seen.run.revision}."),),
     )
+
+
+def release_apply(seen: Observation, found: JobHeld) -> Move:
+    """Let the apply Job start: exactly the one that a live status names, and while it does so."""
+    if not seen.live:
+        return ask_live(seen)
+    job, workspace = found.job.metadata, seen.subject.metadata
+    if not seen.run.apply_job_uid:
+        return Move(status=replace(seen.subject.status, current_run=replace(seen.run, apply_job_uid=job.uid)))
+    judged = Unchanged(
+        kind=WORKSPACES,
+        namespace=workspace.namespace,
+        name=workspace.name,
+        resource_version=workspace.resource_version,
+    )
+    effect = Release(
+        kind=JOBS,
+        namespace=job.namespace,
+        name=job.name,
+        uid=job.uid,
+        resource_version=job.resource_version,
+        annotations={RELEASED: TRUE},
+        unchanged=judged,
+    )
+    return Move(effects=(effect,))
 
 
 def progress_plan(seen: Observation, found: JobRunning) -> Move:

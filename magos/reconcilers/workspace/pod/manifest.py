@@ -111,6 +111,7 @@ def job_manifest(workspace: Workspace, plan: JobPlan, record: JobRecord, setting
             completions=1,
             parallelism=1,
             pod_replacement_policy="Failed",
+            suspend=True if plan.job_type is JobType.APPLY else None,
             active_deadline_seconds=options.timeout_seconds or DEFAULT_DEADLINE_SECONDS,
             template=PodTemplateSpec(
                 metadata=ObjectMeta(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from magos.api.annotations import RELEASED
 from magos.api.kube import JOBS, PERSISTENT_VOLUME_CLAIMS, Job, PersistentVolumeClaim
 from magos.api.labels import ARCHIVE_FINALIZER
 from magos.api.meta import ObjectMeta, OwnerReference
@@ -146,17 +147,79 @@ def test_a_job_of_a_run_that_is_over_is_spared_once_a_container_of_it_has_starte
     assert outcome(model) == (Phase.FAILED, Reason.JOB_START_FAILED)
 
 
-@pytest.mark.parametrize("controller", [True, False])
-def test_a_claim_of_another_owner_is_not_taken(controller: bool) -> None:
-    """A Workspace of the same name that was deleted, for instance, and whose claim stayed."""
-    former = OwnerReference(
-        api_version=WORKSPACES.api_version, kind="Workspace", name=NAME, uid="former", controller=controller
+def claim_of(name: str = NAME, kind: str = "Workspace", *, controller: bool = True) -> PersistentVolumeClaim:
+    """The claim under our name, of somebody else."""
+    owner = OwnerReference(
+        api_version=WORKSPACES.api_version, kind=kind, name=name, uid="former", controller=controller
     )
-    meta = ObjectMeta(name=f"{NAME}-data", namespace=NAMESPACE, owner_references=(former,))
+    return PersistentVolumeClaim(
+        metadata=ObjectMeta(name=f"{NAME}-data", namespace=NAMESPACE, owner_references=(owner,))
+    )
+
+
+def test_the_claim_of_a_former_workspace_of_the_name_is_waited_for_with_a_way_out_and_never_used() -> None:
     model = Cluster()
-    model.put(PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim(metadata=meta))
+    model.put(PERSISTENT_VOLUME_CLAIMS, claim_of())
+    model.add_workspace()
+    model.annotate(execution_allowed="true")
+    model.settle()
+    assert outcome(model) == (Phase.PENDING, Reason.PREVIOUS_RUNNER_TERMINATING)
+    message = model.workspace.status.message
+    assert "belongs to a former Workspace of this name (UID former)" in message
+    assert f"kubectl delete pvc {NAME}-data --namespace={NAMESPACE}" in message
+    assert model.created_jobs == []
+    model.remove(PERSISTENT_VOLUME_CLAIMS, f"{NAME}-data")
+    model.settle()
+    assert model.job(JobType.PLAN) is not None
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_a_plan_whose_claim_became_somebody_elses_is_kept_and_not_applied(ours: bool) -> None:
+    model = Cluster()
+    model.to_planned()
+    kept = model.get(PERSISTENT_VOLUME_CLAIMS, f"{NAME}-data")
+    model.put(PERSISTENT_VOLUME_CLAIMS, claim_of("other"))
+    model.annotate(execution_allowed="true")
+    model.settle()
+    assert outcome(model) == (Phase.PLANNED, Reason.VOLUME_CONFLICT)
+    assert model.job(JobType.APPLY) is None
+    if ours:
+        model.put(PERSISTENT_VOLUME_CLAIMS, kept)
+        model.settle()
+        assert outcome(model)[0] is Phase.APPLYING
+    else:
+        model.annotate(reconcile_request="again")
+        model.settle()
+        assert outcome(model)[0] is Phase.PENDING
+
+
+def test_a_plan_whose_claim_is_gone_is_gone_with_it() -> None:
+    model = Cluster()
+    model.to_planned()
+    model.remove(PERSISTENT_VOLUME_CLAIMS, f"{NAME}-data")
+    model.annotate(execution_allowed="true")
+    model.settle()
+    assert outcome(model) == (Phase.FAILED, Reason.PLAN_MISMATCH)
+    assert "is gone, and the plan of run" in model.workspace.status.message
+    assert model.job(JobType.APPLY) is None
+
+
+@pytest.mark.parametrize("claim", [claim_of(controller=False), claim_of("other"), claim_of(kind="Database")])
+def test_a_claim_of_another_owner_is_not_taken(claim: PersistentVolumeClaim) -> None:
+    model = Cluster()
+    model.put(PERSISTENT_VOLUME_CLAIMS, claim)
     model.add_workspace()
     model.annotate(execution_allowed="true")
     model.settle()
     assert outcome(model) == (Phase.FAILED, Reason.VOLUME_CONFLICT)
     assert model.created_jobs == []
+
+
+def test_a_job_that_a_person_suspends_is_not_let_go_a_second_time() -> None:
+    model = Cluster()
+    job = model.to_applying()
+    running = model.get(JOBS, job.metadata.name)
+    assert running.metadata.annotations[RELEASED] == "true"
+    suspended = model.put(JOBS, replace(running, spec=replace(running.spec, suspend=True)))
+    model.settle()
+    assert model.get(JOBS, job.metadata.name) == suspended

@@ -280,6 +280,14 @@ def test_a_result_that_does_not_speak_about_every_selected_policy_is_not_applied
     assert model.job(JobType.APPLY) is None
 
 
+@pytest.mark.parametrize("count", [PolicyCount(), PolicyCount(selected=2, evaluated=2)])
+def test_a_result_about_other_policies_than_were_selected_is_not_applied(count: PolicyCount) -> None:
+    model = judged(lambda model: plan_result(model, policies=count))
+    assert outcome(model) == (Phase.FAILED, Reason.POLICY_EVALUATION_FAILED)
+    assert "of 1 selected policies" in model.workspace.status.message
+    assert model.job(JobType.APPLY) is None
+
+
 def test_a_plan_without_changes_is_applied_and_keeps_its_audit_violations_in_view() -> None:
     model = judged(
         lambda model: plan_result(

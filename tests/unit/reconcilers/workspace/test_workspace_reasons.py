@@ -133,6 +133,7 @@ def unscheduled(message: str) -> PodStatus:
 def interrupted() -> Cluster:
     model = Cluster()
     job = model.to_planning()
+    model.exhaust_repetitions()
     pod = model.pod_of(job)
     assert pod is not None
     ended = ContainerState(terminated=ContainerStateTerminated(exit_code=143))
@@ -145,7 +146,9 @@ def interrupted() -> Cluster:
 
 def lost() -> Cluster:
     model = Cluster()
-    model.user_deletes(JOBS, model.to_planning().metadata.name)
+    job = model.to_planning()
+    model.exhaust_repetitions()
+    model.user_deletes(JOBS, job.metadata.name)
     model.settle()
     return model
 

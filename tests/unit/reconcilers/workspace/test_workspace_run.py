@@ -14,7 +14,7 @@ from tests.unit.reconcilers.model import NAME, NAMESPACE, SHA, workspace_manifes
 from tests.unit.reconcilers.results import apply_result, encode, plan_result, reasons
 
 
-def test_a_run_takes_at_most_fourteen_writes_from_pending_to_applied() -> None:
+def test_a_run_takes_at_most_fifteen_writes_from_pending_to_applied() -> None:
     model = Cluster()
     model.put(PROJECTS, Project(metadata=ObjectMeta(name="platform", namespace=NAMESPACE)))
     model.settle(project=True)
@@ -35,7 +35,7 @@ def test_a_run_takes_at_most_fourteen_writes_from_pending_to_applied() -> None:
     clean_up = model.writes.pop()
     assert clean_up == "patch workspaces"
     assert EXECUTION_ALLOWED not in model.workspace.metadata.annotations
-    assert len(model.writes) <= 14, model.writes
+    assert len(model.writes) <= 15, model.writes
     assert model.history == [
         (Phase.PENDING, Reason.CONFIGURATION_CHANGED),
         (Phase.PENDING, Reason.AWAITING_ROLLOUT),

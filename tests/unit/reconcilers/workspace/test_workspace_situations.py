@@ -235,9 +235,10 @@ def test_a_job_deleted_after_its_run_ended_is_not_missed() -> None:
     assert len(model.history) == history
 
 
-def test_a_plan_job_deleted_while_it_runs_is_a_lost_run_that_the_tick_repeats() -> None:
+def test_a_plan_job_deleted_once_too_often_is_a_lost_run_that_the_tick_repeats() -> None:
     model = Cluster()
     job = model.to_planning()
+    model.exhaust_repetitions()
     model.user_deletes(JOBS, job.metadata.name)
     model.settle()
     assert outcome(model) == (Phase.FAILED, Reason.RUN_LOST)

@@ -4,16 +4,17 @@ from msgspec import Struct
 
 from magos.api.kube import PERSISTENT_VOLUME_CLAIMS, Job
 from magos.api.labels import ARCHIVE_FINALIZER, RUN_ID
-from magos.api.meta import controller_of
+from magos.api.meta import OwnerReference, controller_of
 from magos.api.names import volume_claim_name
 from magos.api.reasons import Reason
+from magos.api.workspace import WORKSPACES, Workspace
 from magos.reconcilers.workspace.handlers.reset import delete_job
 from magos.reconcilers.workspace.handlers.starting.admission import Refused
 from magos.reconcilers.workspace.observation import Observation
 from magos.reconcilers.workspace.pod.manifest import claim_manifest
 from magos.runtime.decision import Create, Effect
 
-__all__ = ["Blocker", "find_blocker", "foreign_claim", "judge_claim"]
+__all__ = ["Blocker", "find_blocker", "foreign_claim", "judge_claim", "lost_claim"]
 
 
 class Blocker(Struct, frozen=True, kw_only=True):
@@ -57,6 +58,13 @@ def judge_claim(seen: Observation) -> tuple[Effect, ...] | Refused | Blocker:
         manifest = claim_manifest(workspace, seen.settings)
         return (Create(kind=PERSISTENT_VOLUME_CLAIMS, manifest=manifest),)
     owner = controller_of(claim.metadata)
+    if owner is not None and _is_former(owner, workspace):
+        return Blocker(
+            message=f"PersistentVolumeClaim {claim.metadata.name} belongs to a former Workspace of this name (UID"
+            f" {owner.uid}): Kubernetes removes it once no pod uses it, then a new one is created. If it stays, find"
+            f" the pod that uses it, or run `kubectl delete pvc {claim.metadata.name}"
+            f" --namespace={claim.metadata.namespace}`; nothing of it is used."
+        )
     if owner is None or owner.uid != workspace.metadata.uid:
         return Refused(reason=Reason.VOLUME_CONFLICT, message=foreign_claim(seen))
     if claim.metadata.deletion_timestamp is not None:
@@ -67,6 +75,15 @@ def judge_claim(seen: Observation) -> tuple[Effect, ...] | Refused | Blocker:
     return ()
 
 
+def lost_claim(seen: Observation) -> str:
+    """Return the message for a plan whose claim is gone."""
+    meta = seen.subject.metadata
+    return (
+        f"PersistentVolumeClaim {meta.namespace}/{volume_claim_name(meta.name)} is gone, and the plan of run"
+        f" {seen.run_id} with it: nothing is applied, the next run plans again. Find out who deleted it."
+    )
+
+
 def foreign_claim(seen: Observation) -> str:
     """Return the message for a claim that is not ours."""
     meta = seen.subject.metadata
@@ -74,6 +91,13 @@ def foreign_claim(seen: Observation) -> str:
         f"PersistentVolumeClaim {meta.namespace}/{volume_claim_name(meta.name)} exists but does not belong to this"
         " Workspace: rename or delete it, nothing of it is used."
     )
+
+
+def _is_former(owner: OwnerReference, workspace: Workspace) -> bool:
+    """The UID decides: a Workspace of this name that is not this one does not exist any more."""
+    named = (owner.kind, owner.name) == (WORKSPACES.name, workspace.metadata.name)
+    group = owner.api_version.rpartition("/")[0]
+    return named and group == WORKSPACES.group and owner.uid != workspace.metadata.uid
 
 
 def _lingers(job: Job, run_id: str) -> bool:

@@ -22,7 +22,7 @@ from magos.reconcilers.workspace.evidence.triggers import Cause, higher, named_c
 from magos.reconcilers.workspace.handlers.finish import finish
 from magos.reconcilers.workspace.handlers.reset import inputs_of, remove_permission, reset
 from magos.reconcilers.workspace.handlers.starting.admission import Refused, judge_specs, judge_start, selected_policies
-from magos.reconcilers.workspace.handlers.starting.blockers import Blocker, find_blocker, judge_claim
+from magos.reconcilers.workspace.handlers.starting.blockers import Blocker, find_blocker, judge_claim, lost_claim
 from magos.reconcilers.workspace.handlers.starting.identity import judge_identity, judge_namespace
 from magos.reconcilers.workspace.handlers.starting.launch import create_apply, create_plan, store_policies
 from magos.reconcilers.workspace.inputs.annotated import principal_of, read_annotations
@@ -94,7 +94,13 @@ def _judge(seen: Observation) -> Move | Refused | Blocker:
 def _launch(seen: Observation, claim: tuple[Effect, ...], policies: SelectedPolicies | None) -> Move:
     """The inputs go to status in the write before the Job that gets them."""
     inputs = seen.inputs if isinstance(seen.inputs, Composition) else Composition()
-    run = replace(seen.run, variables_fingerprint=inputs.fingerprint, variables=inputs.used, variable_sets=inputs.sets)
+    run = replace(
+        seen.run,
+        variables_fingerprint=inputs.fingerprint,
+        variables=inputs.used,
+        variable_sets=inputs.sets,
+        policies_selected=len(policies.files) if policies is not None else None,
+    )
     if inputs_of(run) != inputs_of(seen.run):  # not amended, because there is no Project that would tell of sets
         return Move(status=replace(seen.subject.status, current_run=run), effects=remove_permission(seen))
     return Move(
@@ -117,14 +123,25 @@ def start_apply(seen: Observation) -> Move:
         return replace(_hold(seen, blocker.message), effects=blocker.effects)
     if not seen.complete:
         return ask_live(seen) if blocker is not None else ask_all(seen)
-    refused = judge_identity(seen)
-    if refused is not None:
-        return _hold(seen, refused.message, refused.reason)
+    held = _judge_apply(seen)
+    if held is not None:
+        return held
     if not seen.run.apply_job:
         meta = seen.subject.metadata
         name = job_name(meta.namespace, meta.name, RunID(seen.run_id), JobType.APPLY)
         return Move(status=replace(seen.subject.status, current_run=replace(seen.run, apply_job=name)))
     return Move(effects=(create_apply(seen),))
+
+
+def _judge_apply(seen: Observation) -> Move | None:
+    """What keeps a plan from being applied, None if nothing does: identity, and the volume that the plan lies on."""
+    if seen.claim is None:
+        return finish(seen, Phase.FAILED, Reason.PLAN_MISMATCH, lost_claim(seen))
+    claim = judge_claim(seen)
+    refused = judge_identity(seen) or (claim if isinstance(claim, Refused) else None)
+    if refused is not None:
+        return _hold(seen, refused.message, refused.reason)
+    return _hold(seen, claim.message) if isinstance(claim, Blocker) else None
 
 
 def refuse(seen: Observation, refused: Refused) -> Move:
