@@ -96,7 +96,7 @@ MUTATIONS = (
         "magos/reconcilers/workspace",
         'named = run.apply_job_uid in ("", meta.uid)',
         "named = True",
-        _LATE,
+        _JOBS,
     ),
     Mutation(
         "late: a Job that was never let go keeps a Workspace from being deleted",
