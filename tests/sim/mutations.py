@@ -178,6 +178,7 @@ MUTATIONS = (
         'named = run.apply_job_uid in ("", meta.uid)',
         "named = True",
         _LATE_JOBS,
+        _JOBS,
     ),
     Mutation(
         "late: a Job that was never let go keeps a Workspace from being deleted",

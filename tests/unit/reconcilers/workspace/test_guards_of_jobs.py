@@ -223,3 +223,14 @@ def test_a_job_that_a_person_suspends_is_not_let_go_a_second_time() -> None:
     suspended = model.put(JOBS, replace(running, spec=replace(running.spec, suspend=True)))
     model.settle()
     assert model.get(JOBS, job.metadata.name) == suspended
+
+
+def test_a_second_job_under_the_name_of_the_first_is_never_let_go() -> None:
+    model = Cluster()
+    first = model.get(JOBS, model.to_applying().metadata.name)
+    told = {key: value for key, value in first.metadata.annotations.items() if key != RELEASED}
+    meta = replace(first.metadata, uid="late", annotations=told)
+    model.put(JOBS, replace(first, metadata=meta, spec=replace(first.spec, suspend=True)))
+    model.settle()
+    assert model.get(JOBS, first.metadata.name) is None
+    assert outcome(model)[0] is Phase.APPLYING  # the pod of the first is waited for
