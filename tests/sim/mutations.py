@@ -237,13 +237,6 @@ MUTATIONS = (
         _REPETITION,
     ),
     Mutation(
-        "interruptions: permission of the interrupted run serves its repetition",
-        "magos/reconcilers/workspace",
-        "{*REASONS.values(), Reason.RETRY_APPLY, Reason.INTERRUPTED}",
-        "{*REASONS.values(), Reason.RETRY_APPLY}",
-        _REPETITION,
-    ),
-    Mutation(
         "interruptions: the repetition has another trigger",
         "magos/reconcilers/workspace",
         "move = reset(seen, Cause(trigger=former, reason=Reason.INTERRUPTED))",
@@ -539,8 +532,8 @@ MUTATIONS = (
     Mutation(
         "one runner: a reset deletes an apply that has not ended",
         "magos/reconcilers/workspace",
-        "job.metadata.deletion_timestamp is None and (job.ended or not applying)",
-        "job.metadata.deletion_timestamp is None and (job.ended or job is not applying)",
+        "(job.ended or not applying or is_held(job))",
+        "(job.ended or job is not applying or is_held(job))",
         _JOBS,
     ),
     Mutation(
@@ -595,8 +588,8 @@ MUTATIONS = (
     Mutation(
         "identity: an apply takes any ServiceAccount",
         "magos/reconcilers/workspace",
-        "    refused = judge_identity(seen)\n    if refused is not None:\n        return _hold(",
-        "    refused = None\n    if refused is not None:\n        return _hold(",
+        "refused = judge_identity(seen) or (claim if",
+        "refused = (claim if",
         _IDENTITY,
     ),
     Mutation(

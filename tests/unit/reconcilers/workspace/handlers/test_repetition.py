@@ -9,6 +9,7 @@ from magos.api.reasons import Reason
 from magos.api.timestamps import format_time
 from magos.api.triggers import Trigger
 from magos.api.workspace import WORKSPACES, CurrentRun
+from magos.reconcilers.permission import granted_for, permitted
 from tests.unit.reconcilers.cluster import Cluster
 from tests.unit.reconcilers.model import LATER_SHA, OTHER_SHA
 from tests.unit.reconcilers.results import failed, reasons
@@ -154,10 +155,10 @@ def test_a_pause_longer_than_any_of_ours_keeps_nothing() -> None:
 def test_a_crash_behind_the_status_write_leaves_no_permission_to_the_repetition() -> None:
     model = Cluster()
     model.to_planning()
-    job = model.get(JOBS, run_of(model).plan_job)
+    job, granted = model.get(JOBS, run_of(model).plan_job), granted_for(model.workspace)
     interrupt(model)
     model.put(JOBS, replace(job, metadata=replace(job.metadata, uid="")))  # as if nothing had followed the status
-    model.annotate(execution_allowed="true")
+    model.annotate(execution_allowed="true", execution_granted_for=granted)
     model.settle()
-    assert "magosproject.io/execution-allowed" not in model.workspace.metadata.annotations
+    assert not permitted(model.workspace)
     assert model.get(JOBS, job.metadata.name) is None
