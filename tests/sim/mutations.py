@@ -177,7 +177,6 @@ MUTATIONS = (
         "magos/reconcilers/workspace",
         'named = run.apply_job_uid in ("", meta.uid)',
         "named = True",
-        _LATE_JOBS,
         _JOBS,
     ),
     Mutation(

@@ -5,6 +5,7 @@ from datetime import timedelta
 import anyio
 import pytest
 
+from magos.api.annotations import RELEASED
 from magos.api.kube import Pod
 from magos.api.phases import Phase
 from magos.api.reasons import Reason
@@ -127,7 +128,7 @@ def test_the_deletion_of_an_apply_that_never_started_comes_to_its_end(back: time
             await world.apply("a")
             await world.until(lambda: world.phase("a") == "Planned")
             node.full = True
-            await world.until(lambda: len(world.jobs()) == 2)
+            await world.until(lambda: any(RELEASED in each["metadata"]["annotations"] for each in world.jobs()))
             await world.user.delete(WORKSPACES, NAMESPACE, "a")
             await anyio.sleep(1)
             world.clock.jump_wall(-back)

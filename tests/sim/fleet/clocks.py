@@ -35,6 +35,10 @@ class Clocks:
         """Return by how much the fastest replica is ahead of true time, 0 if none is."""
         return max(0.0, *self.replicas)
 
+    def slowest(self) -> float:
+        """Return by how much the slowest replica is behind true time, 0 if none is."""
+        return -min(0.0, *self.replicas)
+
 
 def _clock(fast: float) -> VirtualClock:
     return VirtualClock(epoch=EPOCH + timedelta(seconds=fast))

@@ -165,7 +165,7 @@ class Fleet:
 
     def violations(self) -> list[Violation]:
         """Return what the history breaks."""
-        return violations(self.history.records, fast=self.clocks.fastest())
+        return violations(self.history.records, fast=self.clocks.fastest(), slow=self.clocks.slowest())
 
     def phase_of(self, name: str) -> str:
         """Return the phase of a Workspace, ``gone`` if it is not there."""

@@ -8,6 +8,8 @@ from magos.api.annotations import DETECTED_REVISION, MINIMUM_RECONCILE_INTERVAL
 from magos.api.names import JobType
 from magos.api.timestamps import parse_time
 from magos.api.triggers import Trigger
+from magos.durations import parse_duration
+from magos.reconcilers.storedtimes import SKEW
 from tests.sim.history.records import CONTROLLERS, JobCreated, Owner, Record, WorkspaceWritten
 from tests.sim.history.state import State, owner_of
 from tests.sim.virtualtime import EPOCH
@@ -24,10 +26,10 @@ _TICKING = (Trigger.SCHEDULED, Trigger.RETRY)
 
 
 class Calm:
-    """Keeps the counts of one history; ``fast`` is how far ahead the clock of a controller may be, in seconds."""
+    """Keeps the counts of one history; clocks of controllers may be ``fast`` ahead and ``slow`` behind, in seconds."""
 
-    def __init__(self, fast: float = 0.0) -> None:
-        self._fast = fast
+    def __init__(self, fast: float = 0.0, slow: float = 0.0) -> None:
+        self._fast, self._slow = fast, slow
         self._writes: defaultdict[tuple[str, Owner], deque[float]] = defaultdict(deque)
         self._told: Counter[tuple[Owner, str]] = Counter()
         self._runs: Counter[tuple[Owner, str]] = Counter()
@@ -39,7 +41,7 @@ class Calm:
             case WorkspaceWritten():
                 self._note_commit(record)
                 yield from self._pace(record)
-                yield from _schedule(record, self._fast)
+                yield from _schedule(record, self._fast, self._slow)
             case JobCreated() if record.job_type is JobType.PLAN:
                 yield from self._plan(record, state)
 
@@ -79,13 +81,18 @@ class Calm:
                 yield "I21", f"{record.workspace} was started by {len(recent)} ticks within a minute"
 
 
-def _schedule(record: WorkspaceWritten, fast: float) -> Found:
+def _schedule(record: WorkspaceWritten, fast: float, slow: float) -> Found:
     old, new = record.old, record.new
     if old is None or new is None or record.actor != "workspace":
         return
     before, after = old.status.next_reconcile_time, new.status.next_reconcile_time
     same = old.status.observed_reconcile_interval == new.status.observed_reconcile_interval
-    if not before or before == after or not same:
+    if not before or not after or before == after or not same:
         return
-    if parse_time(before) > EPOCH + timedelta(seconds=record.at + fast + 1):
+    tick, interval = parse_time(before), parse_duration(old.status.observed_reconcile_interval)
+    # A clock that is slow by more than a minute does not believe the tick, and moves it along its cadence.
+    unbelievable = tick > EPOCH + timedelta(seconds=record.at - slow) + interval + SKEW
+    if unbelievable and not (tick - parse_time(after)) % interval:
+        return
+    if tick > EPOCH + timedelta(seconds=record.at + fast + 1):
         yield "I16", f"the next tick of {owner_of(record)} moved from {before} to {after} before it was due"

@@ -31,9 +31,12 @@ class Violation:
         return f"{self.invariant} at {self.at:.3f} s: {self.text}"
 
 
-def violations(history: History, *, slack: float = SLACK, fast: float = 0.0) -> list[Violation]:
-    """Return every breach in the order in which they happened; ``fast`` is by how much a controller's clock leads."""
-    state, calm = State(slack), Calm(fast)
+def violations(history: History, *, slack: float = SLACK, fast: float = 0.0, slow: float = 0.0) -> list[Violation]:
+    """Return every breach in the order in which they happened.
+
+    The clocks of controllers are up to ``fast`` seconds ahead of true time, and up to ``slow`` behind.
+    """
+    state, calm = State(slack), Calm(fast, slow)
     found: list[Violation] = []
     for record in history:
         wrong = [
