@@ -8,8 +8,6 @@ from enum import StrEnum
 
 import msgspec
 
-__all__ = ["ALL", "Bound", "Sender"]
-
 _KIB = 1024
 _MIB = 1024**2
 

@@ -8,8 +8,6 @@ import re
 from datetime import timedelta
 from decimal import Decimal
 
-__all__ = ["format_duration", "parse_duration"]
-
 _UNITS = {
     "ns": Decimal("0.000000001"),
     "us": Decimal("0.000001"),

@@ -3,8 +3,6 @@
 Every message names the object, the cause and the next step (spec §14); a subclass says who has to act.
 """
 
-__all__ = ["ConfigurationError", "InvariantViolation", "MagosError"]
-
 
 class MagosError(Exception):
     """Base of every error raised on purpose; its text is fit to be shown to a user."""

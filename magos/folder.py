@@ -18,8 +18,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Final, Self
 
-__all__ = ["Folder", "NotFolder", "NotRegular", "is_full"]
-
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _ATTEMPTS: Final = 8

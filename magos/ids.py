@@ -8,19 +8,6 @@ import re
 from datetime import datetime
 from typing import NewType
 
-__all__ = [
-    "Digest",
-    "GitSHA",
-    "RunID",
-    "digest_of",
-    "git_sha",
-    "is_git_sha",
-    "mint_run_id",
-    "parse_digest",
-    "parse_run_id",
-    "short_hash",
-]
-
 RunID = NewType("RunID", str)
 """``YYYYMMDDTHHMMSS-<8 hex>``: UTC time of minting and four random bytes."""
 

@@ -5,8 +5,6 @@ from pathlib import Path
 
 from magos.folder import Folder
 
-__all__ = ["write_private"]
-
 
 def write_private(path: Path, content: bytes) -> None:
     """Put a file with ``content`` and mode 0600 at ``path`` in one step, in place of whatever lies there.

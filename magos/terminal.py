@@ -9,8 +9,6 @@ import sys
 import unicodedata
 from typing import Final
 
-__all__ = ["echo", "one_line", "shown"]
-
 _ESCAPED: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """By their Unicode category: control characters (C0, DEL, C1), formats (bidirectional overrides, characters of no
 width), halves of surrogate pairs, and separators of lines and paragraphs."""

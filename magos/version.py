@@ -1,5 +1,3 @@
 """The version of this source tree: the one in ``pyproject.toml``, without the cost of asking the installed package."""
 
-__all__ = ["VERSION"]
-
 VERSION = "0.1.0"

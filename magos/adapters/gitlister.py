@@ -20,14 +20,13 @@ from magos.git.tags import Tags
 from magos.git.url import parse
 from magos.ids import GitSHA
 from magos.masking.message import masked
-from magos.masking.redact import SecretForms, redact_echo, secret_forms
+from magos.masking.redact import SecretForms, redact_echo
+from magos.masking.secretforms import secret_forms
 from magos.outbound.peers import Peers
 from magos.reconcilers.refwatcher.machine import Failure
 from magos.reconcilers.refwatcher.schedule import Listing, Poll
 from magos.runtime.client.client import ApiClient
 from magos.runtime.clock import Clock
-
-__all__ = ["LS_REMOTE_SECONDS", "GitLister", "ListingCrashed", "host_of"]
 
 LS_REMOTE_SECONDS = 10.0
 

@@ -9,8 +9,6 @@ from magos.api.runnerpod import ALLOWED_GIT_SCHEMES, ALLOWED_PEERS, DEFAULT_SCHE
 from magos.errors import ConfigurationError
 from magos.outbound.peers import Network, Peers, parse_networks
 
-__all__ = ["allowed_schemes", "peers"]
-
 _SCHEMES = ("https", "http", "ssh", "git", "file")
 
 

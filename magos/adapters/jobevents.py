@@ -5,8 +5,6 @@ from magos.bounds import JOB_EVENTS
 from magos.reconcilers.effects import JobEvents, JobWarning
 from magos.runtime.client.client import ApiClient
 
-__all__ = ["read_job_events"]
-
 
 async def read_job_events(probe: JobEvents, client: ApiClient) -> tuple[JobWarning, ...]:
     """Return the latest Warning Events about the Job and its pod, oldest first."""

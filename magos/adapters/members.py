@@ -3,10 +3,8 @@
 from collections.abc import Iterable
 
 from magos.api.workspace import Workspace
-from magos.runtime.cache.informer import Change
+from magos.runtime.cache.cache import Change
 from magos.runtime.controller.workqueue import Key
-
-__all__ = ["of_member"]
 
 
 def of_member(change: Change[Workspace]) -> Iterable[Key]:

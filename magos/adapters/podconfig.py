@@ -16,8 +16,6 @@ from magos.reconcilers.workspace.pod.environment import FIXED_NAMES, FIXED_PREFI
 from magos.reconcilers.workspace.pod.settings import DEFAULT_VOLUME_SIZES, MINIMUM_GRACE_SECONDS, PodConfig
 from magos.reconcilers.workspace.pod.stages import FIXED_MOUNT_PATHS, FIXED_VOLUMES
 
-__all__ = ["VARIABLE", "parse_pod_config", "read_pod_config"]
-
 VARIABLE = "MAGOS_JOB_POD_CONFIG"
 
 

@@ -25,8 +25,6 @@ from magos.runtime.controller.source import WakeUp
 from magos.runtime.controller.workqueue import Key
 from magos.runtime.decision import Decision
 
-__all__ = ["Lister", "PollObserver", "Poller", "nothing_to_do"]
-
 Lister = Callable[[Poll], Awaitable[Listing]]
 FindWorkspace = Callable[[str, str], Workspace | None]
 

@@ -3,8 +3,6 @@
 import re
 from typing import Final
 
-__all__ = ["is_size"]
-
 _QUANTITY: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:[EPTGMk]i?|Ki|e[0-9]+)?", re.ASCII)
 
 

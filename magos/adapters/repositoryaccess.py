@@ -22,8 +22,6 @@ from magos.ids import Digest, digest_of
 from magos.reconcilers.refwatcher.watch import ANONYMOUS, Access, RepositoryAccess, Version
 from magos.runtime.client.client import ApiClient
 
-__all__ = ["AccessReader", "SecretProblem", "credentials_of"]
-
 
 class SecretProblem(ValueError):
     """The repository Secret cannot be used; the text names it, what is wrong and what to do."""

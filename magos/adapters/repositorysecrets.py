@@ -14,9 +14,8 @@ from magos.api.likeness import likeness
 from magos.api.repositorysecret import KEYS, SELECTOR, URL
 from magos.ids import Digest, digest_of
 from magos.reconcilers.effects import RepositorySecretReport, RepositorySecrets
-from magos.runtime.client.client import ApiClient, ApiError
-
-__all__ = ["RepositorySecretReader"]
+from magos.runtime.client.client import ApiClient
+from magos.runtime.client.errors import ApiError
 
 _MOST_REMEMBERED = 4096
 

@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping
 from magos.api.kube import CONFIG_MAPS, SECRETS
 from magos.api.variableset import SourceKind
 from magos.reconcilers.variableset.valuesources import Content, ValueSourceContent, ValueSourceReport
-from magos.runtime.client.client import ApiClient, ApiError
-
-__all__ = ["SourceReader"]
+from magos.runtime.client.client import ApiClient
+from magos.runtime.client.errors import ApiError
 
 _KEY_BYTES = 32
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)

@@ -20,8 +20,6 @@ from magos.reconcilers.workspace.pod.settings import PodConfig, WorkspaceSetting
 from magos.reconcilers.workspace.pod.toolversion import MINIMUM_OPENTOFU, MINIMUM_TERRAFORM, SETTINGS
 from magos.runtime.client.config import SERVICE_ACCOUNT
 
-__all__ = ["load_workspace_settings"]
-
 _OWN_NAMESPACE = "MAGOS_ALLOW_CONTROLLER_NAMESPACE"
 _VERIFIED_PRINCIPALS = "MAGOS_VERIFIED_PRINCIPALS"
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")

@@ -9,38 +9,6 @@ from enum import StrEnum
 
 from magos.ids import digest_of
 
-__all__ = [
-    "APPROVAL",
-    "APPROVED",
-    "APPROVED_BY",
-    "CLAIMS",
-    "CLAIM_PREFIX",
-    "DETECTED_REVISION",
-    "DETECTED_SOURCE",
-    "EXECUTION_ALLOWED",
-    "EXECUTION_GRANTED_FOR",
-    "FORCE_DELETE",
-    "LONGEST_REQUEST",
-    "GIT_POLL_INTERVAL",
-    "MAXIMUM_INTERVAL",
-    "MINIMUM_POLL_INTERVAL",
-    "MINIMUM_RECONCILE_INTERVAL",
-    "PERMISSION",
-    "RECONCILE_INTERVAL",
-    "RECONCILE_REQUEST",
-    "RECORD",
-    "RELEASED",
-    "REQUESTED_BY",
-    "RESULT",
-    "SEEN_AT",
-    "TF_LOG_LEVEL",
-    "TRUE",
-    "TerraformLogLevel",
-    "execution_allowed",
-    "force_delete",
-    "reconcile_request",
-]
-
 TRUE = "true"
 """The only value that switches an annotation on; ``True``, ``1`` and the like do not."""
 

@@ -11,8 +11,6 @@ import msgspec
 from msgspec import NODEFAULT, Struct
 from msgspec.structs import FieldInfo
 
-__all__ = ["canonical_json"]
-
 
 def canonical_json(value: object) -> bytes:
     """Return ``value`` (Structs, containers, scalars) as JSON with sorted keys and without fields at their default."""

@@ -21,21 +21,6 @@ from magos.api.timestamps import format_time
 from magos.bounds import STATUS_MESSAGE
 from magos.errors import InvariantViolation
 
-__all__ = [
-    "KSTATUS",
-    "LONGEST_MESSAGE",
-    "MEANINGS",
-    "Abnormal",
-    "ConditionType",
-    "Standing",
-    "find",
-    "kstatus",
-    "merge",
-    "merge_abnormal",
-    "shorten",
-    "standing_conditions",
-]
-
 LONGEST_MESSAGE = STATUS_MESSAGE.limit
 """Characters of ``status.message`` and of a condition's message."""
 

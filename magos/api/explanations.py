@@ -12,8 +12,6 @@ from magos.api.phases import Phase
 from magos.api.reasons import WORKSPACE_REASONS, Reason
 from magos.errors import InvariantViolation
 
-__all__ = ["Explanation", "explanations"]
-
 
 class Explanation(Struct, frozen=True):
     """``message``: what the message says. ``fix``: what a person can do."""

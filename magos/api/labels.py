@@ -8,23 +8,6 @@ import re
 
 from magos.ids import short_hash
 
-__all__ = [
-    "ARCHIVE_FINALIZER",
-    "FINALIZER",
-    "JOB_SERVICE_ACCOUNT",
-    "JOB_TYPE",
-    "PROJECT_NAMESPACE",
-    "REPOSITORY",
-    "RUNNER",
-    "RUN_ID",
-    "SECRET_TYPE",
-    "SYSTEM_ROLE",
-    "WORKSPACE",
-    "is_label_key",
-    "is_label_value",
-    "workspace_label",
-]
-
 WORKSPACE = "magosproject.io/workspace"
 """On Jobs, pods and claims: the Workspace, as ``workspace_label`` writes it."""
 

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 
 from magos.api.reasons import Reason
 
-__all__ = ["CREDENTIALS_MATTER", "credentials_hint", "likeness"]
-
 CREDENTIALS_MATTER = frozenset({Reason.GIT_FAILED, Reason.GIT_AUTHENTICATION_FAILED, Reason.UNKNOWN_HOST_KEY})
 """Failures that a repository Secret may mend: with its credentials, its CAs, its host keys."""
 

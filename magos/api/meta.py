@@ -10,18 +10,6 @@ from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 from msgspec import Struct, field
 
-__all__ = [
-    "Condition",
-    "ConditionStatus",
-    "Kind",
-    "ListMeta",
-    "ObjectMeta",
-    "ObjectRef",
-    "OwnerReference",
-    "Resource",
-    "controller_of",
-]
-
 ConditionStatus = str
 """``"True"``, ``"False"`` or ``"Unknown"``."""
 

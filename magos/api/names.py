@@ -11,8 +11,6 @@ from enum import StrEnum
 
 from magos.ids import RunID, short_hash
 
-__all__ = ["JobType", "job_name", "policies_name", "source_key", "volume_claim_name"]
-
 _CUT = 48
 
 

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
 
-__all__ = ["GRANTABLE", "RUNNING", "TERMINAL", "WITH_PLAN", "WORKSPACE_TRANSITIONS", "Phase", "may_follow"]
-
 
 class Phase(StrEnum):
     """``status.phase`` of all kinds. ``Idle`` is reserved and never written."""

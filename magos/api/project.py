@@ -6,8 +6,6 @@ from magos.api.meta import Kind, ObjectMeta
 from magos.api.selectors import LabelSelector
 from magos.api.status import GROUP, VERSION, CommonStatus, NameReference
 
-__all__ = ["PROJECTS", "Project", "ProjectSpec", "ProjectStatus", "ProjectValidation"]
-
 
 class ProjectValidation(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """Which policies the members' plans must pass."""

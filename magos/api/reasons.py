@@ -9,17 +9,6 @@ from types import MappingProxyType
 
 from magos.api.phases import Phase
 
-__all__ = [
-    "FAILURES",
-    "HEALING",
-    "INTERRUPTIONS",
-    "KIND_REASONS",
-    "WORKSPACE_REASONS",
-    "Reason",
-    "ReferenceProblem",
-    "reason_in",
-]
-
 
 class Reason(StrEnum):
     """Every reason Magos writes to status and to the ``Ready`` condition."""

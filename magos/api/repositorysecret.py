@@ -9,21 +9,6 @@ from typing import Final
 
 from magos.api.labels import REPOSITORY, SECRET_TYPE
 
-__all__ = [
-    "SELECTOR",
-    "URL",
-    "CA_BUNDLE",
-    "INSECURE_IGNORE_HOST_KEY",
-    "KNOWN_HOSTS",
-    "PASSWORD",
-    "SSH_PRIVATE_KEY",
-    "USERNAME",
-    "DEFAULT_USERNAME",
-    "KEYS",
-    "lacks_password",
-    "login_keys",
-]
-
 SELECTOR: Final = f"{SECRET_TYPE}={REPOSITORY}"
 """Selects the repository Secrets of a namespace."""
 

@@ -14,17 +14,6 @@ from magos.api.names import JobType
 from magos.bounds import RUN_RESULT
 from magos.ids import is_git_sha, parse_digest, parse_run_id
 
-__all__ = [
-    "SCHEMA_VERSION",
-    "Outcome",
-    "PlannedChanges",
-    "PolicyCount",
-    "Result",
-    "Violation",
-    "ViolationAction",
-    "decode_result",
-]
-
 SCHEMA_VERSION = 1
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 """JSON knows integers of any size; what is decoded here is written again into annotations, status and history."""

@@ -6,8 +6,6 @@ from magos.api.meta import Kind, ObjectMeta
 from magos.api.selectors import LabelSelector
 from magos.api.status import GROUP, VERSION, CommonStatus
 
-__all__ = ["ROLLOUTS", "Rollout", "RolloutSpec", "RolloutStatus", "RolloutStep", "RolloutStrategy"]
-
 
 class RolloutStep(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """One step: Workspaces that run together."""

@@ -19,8 +19,6 @@ from urllib.parse import unquote
 from magos.api.workspace import Source
 from magos.ids import is_git_sha
 
-__all__ = ["same_source"]
-
 _URL = re.compile(
     r"(?P<scheme>[a-z][a-z0-9.+-]*)://(?:[^/@]*@)?(?P<host>\[[^\]/]*\]|[^/:]*)(?::(?P<port>[0-9]*))?(?P<path>/.*)?",
     re.IGNORECASE | re.DOTALL,

@@ -13,8 +13,6 @@ from msgspec import Struct, field
 
 from magos.api.labels import is_label_key, is_label_value
 
-__all__ = ["LabelSelector", "LabelSelectorRequirement", "Operator", "Requirement", "Selector", "compile_selector"]
-
 
 class LabelSelectorRequirement(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """One entry of ``matchExpressions``, as written."""

@@ -5,8 +5,6 @@ from msgspec import Struct
 from magos.api.meta import Condition
 from magos.api.phases import Phase
 
-__all__ = ["API_VERSION", "GROUP", "VERSION", "CommonStatus", "NameReference"]
-
 GROUP = "magosproject.io"
 VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"

@@ -2,8 +2,6 @@
 
 from datetime import UTC, datetime
 
-__all__ = ["format_time", "parse_time"]
-
 
 def format_time(when: datetime) -> str:
     """Return ``when`` (aware) as ``2026-01-02T03:04:05Z``; fractions of a second are cut off, never rounded up."""

@@ -2,8 +2,6 @@
 
 from enum import StrEnum
 
-__all__ = ["Distribution"]
-
 
 class Distribution(StrEnum):
     """The tool to install."""

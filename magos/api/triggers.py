@@ -2,8 +2,6 @@
 
 from enum import StrEnum
 
-__all__ = ["Trigger"]
-
 
 class Trigger(StrEnum):
     """``status.currentRunTrigger``, in falling order of precedence. A run with ``scheduled`` is a drift run."""

@@ -16,16 +16,6 @@ from magos.api.meta import Kind, ObjectMeta
 from magos.api.result import ViolationAction
 from magos.ids import Digest, digest_of
 
-__all__ = [
-    "JSON_MODE",
-    "VALIDATING_POLICIES",
-    "ValidatingPolicy",
-    "content_digest",
-    "policy_file",
-    "policy_text",
-    "read_policy",
-]
-
 JSON_MODE: Final = "JSON"
 """The evaluation mode of policies that are about documents, such as plans, and not about Kubernetes objects."""
 

@@ -5,8 +5,6 @@ with an environment that fills a quarter of the stack (2 MiB by default). A set 
 of the environment has room. Source: execve(2).
 """
 
-__all__ = ["ENTRY_BYTES", "PREFIX", "TOTAL_BYTES", "entry_size"]
-
 PREFIX = "TF_VAR_"
 
 ENTRY_BYTES = 128 * 1024

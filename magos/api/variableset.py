@@ -9,21 +9,6 @@ from magos.api.meta import Kind, ObjectMeta
 from magos.api.reasons import ReferenceProblem
 from magos.api.status import GROUP, VERSION, CommonStatus
 
-__all__ = [
-    "VARIABLESETS",
-    "KeyReference",
-    "ValueSourceKey",
-    "SourceKind",
-    "UnresolvedReference",
-    "ValueFrom",
-    "Variable",
-    "VariableSet",
-    "VariableSetSpec",
-    "VariableSetStatus",
-    "VariableSource",
-    "reference_of",
-]
-
 
 class SourceKind(StrEnum):
     """The kinds a value can come from."""

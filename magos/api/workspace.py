@@ -17,29 +17,6 @@ from magos.api.status import GROUP, VERSION, CommonStatus, NameReference
 from magos.api.tool import Distribution
 from magos.api.triggers import Trigger
 
-__all__ = [
-    "WORKSPACES",
-    "Approval",
-    "ApprovalKind",
-    "AwaitingApproval",
-    "CurrentRun",
-    "GateReason",
-    "ObservedVariables",
-    "PhaseOptions",
-    "PlanSummary",
-    "PolicyViolation",
-    "RunRecord",
-    "RunResult",
-    "Source",
-    "Terraform",
-    "UsedVariable",
-    "UsedVariableSet",
-    "Validation",
-    "Workspace",
-    "WorkspaceSpec",
-    "WorkspaceStatus",
-]
-
 # --- spec ------------------------------------------------------------------------------------------------------------
 
 

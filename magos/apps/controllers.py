@@ -12,13 +12,11 @@ from magos.errors import ConfigurationError
 from magos.runtime.client.config import load_config
 from magos.runtime.controller.controller import ControllerSpec
 from magos.runtime.manager.assembly import Assembly
-from magos.runtime.manager.manager import ControllerApp
+from magos.runtime.manager.composition import ControllerApp
 from magos.runtime.manager.process import run_controllers
 from magos.runtime.manager.settings import add_common_flags, common_settings, flag_parser
 from magos.terminal import echo
 from magos.version import VERSION
-
-__all__ = ["Build", "run_program", "run_program_with_flags"]
 
 Build = Callable[[Assembly], Sequence[ControllerSpec]]
 

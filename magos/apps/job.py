@@ -3,8 +3,6 @@
 import signal
 import sys
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Run the stage named on the command line and end the process with its exit code."""

@@ -26,14 +26,13 @@ from magos.durations import parse_duration
 from magos.outbound.peers import Peers
 from magos.reconcilers.refwatcher.schedule import PollLimits
 from magos.reconcilers.refwatcher.watch import DEFAULT_POLL_INTERVAL, RepositoryAccess, WatchSettings, observe
-from magos.runtime.cache.informer import Change, Informer
+from magos.runtime.cache.cache import Change
+from magos.runtime.cache.informer import Informer
 from magos.runtime.controller.controller import ControllerSpec
 from magos.runtime.controller.source import EventSource, WakeUp, own_key
 from magos.runtime.controller.workqueue import Key
 from magos.runtime.decision import Decision, Outcome, Reconciler, Request, View
 from magos.runtime.manager.assembly import Assembly
-
-__all__ = ["RefWatcherSettings", "add_flags", "main", "refwatcher_controller", "refwatcher_settings"]
 
 SHORTEST_DEFAULT = timedelta(seconds=1)
 MOST_WORKERS = 200

@@ -20,8 +20,6 @@ from magos.runtime.controller.source import EventSource, own_key
 from magos.runtime.decision import Decision, Request, View
 from magos.runtime.manager.assembly import Assembly
 
-__all__ = ["main", "rollout_controller", "rollout_reconciler"]
-
 
 def main() -> None:
     """Run the rollout controller; ends the process with its exit code."""

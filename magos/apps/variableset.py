@@ -18,14 +18,13 @@ from magos.reconcilers.trouble import show_trouble
 from magos.reconcilers.variableset.machine import reconcile
 from magos.reconcilers.variableset.observation import BY_SOURCE, observe, source_index
 from magos.reconcilers.variableset.valuesources import ContentCache, ValueSourceContent, wanted_keys
-from magos.runtime.cache.informer import Change, Informer
+from magos.runtime.cache.cache import Change
+from magos.runtime.cache.informer import Informer
 from magos.runtime.controller.controller import ControllerSpec
 from magos.runtime.controller.source import EventSource, own_key
 from magos.runtime.controller.workqueue import Key
 from magos.runtime.decision import Decision, Reconciler, Request, View
 from magos.runtime.manager.assembly import Assembly
-
-__all__ = ["main", "by_source", "variableset_controller", "variableset_reconciler"]
 
 
 def main() -> None:

@@ -36,14 +36,13 @@ from magos.reconcilers.trouble import show_trouble
 from magos.reconcilers.workspace.machine import reconcile
 from magos.reconcilers.workspace.observation import BY_WORKSPACE, observe, workspace_index
 from magos.reconcilers.workspace.pod.settings import WorkspaceSettings
-from magos.runtime.cache.informer import Change, Informer
+from magos.runtime.cache.cache import Change
+from magos.runtime.cache.informer import Informer
 from magos.runtime.controller.controller import ControllerSpec
 from magos.runtime.controller.source import EventSource, own_key, owner_key, usual_priority
 from magos.runtime.controller.workqueue import Key
 from magos.runtime.decision import Decision, Priority, Reconciler, Request, View
 from magos.runtime.manager.assembly import Assembly
-
-__all__ = ["main", "log_fields", "workspace_controller", "workspace_reconciler"]
 
 _BY_LABEL = "label"
 _BY_SET = "variableset"

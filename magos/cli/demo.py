@@ -30,8 +30,6 @@ from magos.runtime.cache.informer import Informer
 from magos.runtime.clock import SystemClock
 from magos.terminal import echo, one_line
 
-__all__ = ["DEMO_NAMESPACE", "DemoSettings", "run_demo", "sample_manifests"]
-
 DEMO_NAMESPACE = "demo"
 _CHAPTER_TIMEOUT_SECONDS = 300.0
 """For one chapter, which takes about 20 s on two idle cores: a busy machine may be much slower."""

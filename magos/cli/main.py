@@ -17,8 +17,6 @@ from magos.terminal import echo
 if TYPE_CHECKING:
     from magos.local.programs.assets import AssetSettings
 
-__all__ = ["main"]
-
 _FAILURE, _USAGE, _NOT_FOUND = 1, 2, 3
 
 

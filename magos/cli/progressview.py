@@ -11,10 +11,8 @@ from magos.api.status import CommonStatus
 from magos.api.workspace import Workspace
 from magos.cli.tree import phase_and_reason
 from magos.local.programs.progress import Progress
-from magos.runtime.cache.informer import Change
+from magos.runtime.cache.cache import Change
 from magos.terminal import one_line
-
-__all__ = ["ProgressView"]
 
 _EXPLAINED = frozenset({Phase.FAILED, Phase.VALIDATION_FAILED})
 

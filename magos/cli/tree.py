@@ -6,12 +6,11 @@ from magos.api.phases import Phase
 from magos.api.project import PROJECTS, Project
 from magos.api.status import CommonStatus
 from magos.api.workspace import WORKSPACES, Workspace
-from magos.runtime.client.client import ApiClient, ApiError
+from magos.runtime.client.client import ApiClient
 from magos.runtime.client.config import load_config
+from magos.runtime.client.errors import ApiError
 from magos.runtime.client.http import connect
 from magos.terminal import one_line
-
-__all__ = ["load_tree", "phase_and_reason", "project_tree", "read_tree"]
 
 _SIGNS = {Phase.APPLIED: "✔", Phase.READY: "✔", Phase.FAILED: "✘", Phase.VALIDATION_FAILED: "✘"}
 

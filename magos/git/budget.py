@@ -11,8 +11,6 @@ import msgspec
 from magos.bounds import GIT_CONTENT, GIT_INFLATED, GIT_OBJECT, GIT_OBJECTS, GIT_TAGS, GIT_TALK
 from magos.git.errors import GitError, GitReason
 
-__all__ = ["POLL", "Budget", "BudgetLimits"]
-
 _MIB = 1024**2
 
 

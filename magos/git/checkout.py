@@ -11,8 +11,6 @@ from magos.git.url import parse
 from magos.ids import GitSHA
 from magos.outbound.peers import Peers
 
-__all__ = ["CheckoutRequest", "Export", "checkout"]
-
 
 class CheckoutRequest(msgspec.Struct, frozen=True):
     """What to check out, and where.

@@ -11,8 +11,6 @@ from magos.api.repositorysecret import DEFAULT_USERNAME
 from magos.git.errors import GitError, GitReason
 from magos.masking.message import compose
 
-__all__ = ["ANONYMOUS", "CredentialKind", "Credentials"]
-
 
 class CredentialKind(StrEnum):
     """What the server was offered; error messages name it."""

@@ -12,8 +12,6 @@ from dulwich.protocol import Protocol
 from magos.git.wire import Wire
 from magos.outbound.connect import connect
 
-__all__ = ["DaemonClient"]
-
 _SOCKET_SECONDS = 60.0
 
 

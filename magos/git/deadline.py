@@ -6,8 +6,6 @@ import time
 from magos.git.errors import GitError, GitReason
 from magos.outbound.cuts import Cuts
 
-__all__ = ["Deadline"]
-
 
 class Deadline:
     """``seconds`` from now on the monotonic clock; ``what`` names the operation in the error."""

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from magos.bounds import SSH_HEAD, SSH_TAIL
 from magos.git.errors import GitError
 
-__all__ = ["Diagnostics", "Ring"]
-
 _CHUNK = 64 * 1024
 
 

@@ -8,8 +8,6 @@ from enum import StrEnum
 
 from magos.errors import MagosError
 
-__all__ = ["GitError", "GitReason"]
-
 
 class GitReason(StrEnum):
     """The reasons a Git operation may end with (exit code 3 of the runner, condition reasons of the RefWatcher)."""

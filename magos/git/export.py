@@ -29,8 +29,6 @@ from magos.git.paths import TreePath, display, link_leaves_tree, name_problem
 from magos.git.submodules import FetchedRepository, Fetcher, declared_urls
 from magos.ids import GitSHA, git_sha
 
-__all__ = ["TreeBudget", "Written", "export_tree"]
-
 _LINK, _DIRECTORY, _SUBMODULE = 0o120000, 0o040000, 0o160000
 _REGULAR, _KIND = 0o100000, 0o170000
 _LFS_HEADER = b"version https://git-lfs.github.com/spec/v1\n"

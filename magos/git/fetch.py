@@ -13,8 +13,6 @@ from magos.git.lsremote import Resolution, candidates, list_candidates, resolve_
 from magos.git.remote import Remote, WantRefused
 from magos.ids import GitSHA, is_git_sha
 
-__all__ = ["fetch_commit"]
-
 _DEPTHS: tuple[int | None, ...] = (1, 32, 512, None)
 _MOST_TIPS = 2_000
 

@@ -7,8 +7,6 @@ from urllib.parse import unquote
 
 import msgspec
 
-__all__ = ["FetchPath", "Step"]
-
 _LONGEST: Final = 4096
 _SUFFIXES: Final = ("/info/refs?service=git-upload-pack", "/git-upload-pack")
 # RFC 3986 path characters and percent-encoded ones.

@@ -20,8 +20,6 @@ from magos.git.upstream import Answer, Refusal, Upstream
 from magos.git.url import RepoURL
 from magos.outbound.peers import Peers
 
-__all__ = ["fetch_proxy"]
-
 _MOST_CLIENTS: Final = 16
 _IDLE_SECONDS: Final = 60.0
 _LONGEST_SECONDS: Final = 3600.0

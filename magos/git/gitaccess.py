@@ -24,8 +24,6 @@ from magos.git.sshrelay import ssh_relay
 from magos.git.url import RepoURL, Scheme
 from magos.outbound.peers import Peers
 
-__all__ = ["git_access"]
-
 _WEB = {Scheme.HTTPS, Scheme.HTTP}
 
 

@@ -13,8 +13,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
-__all__ = ["BODY_LIMIT", "HELPER", "ORIGIN", "PROXY", "RELAY", "remote_command"]
-
 HELPER = "magos"
 """The name of the remote helper: ``git`` looks for ``git-remote-magos``."""
 

@@ -29,8 +29,6 @@ from magos.git.wire import Wire
 from magos.masking.message import cleared, compose
 from magos.outbound.managers import Managers, cause_of
 
-__all__ = ["SmartHTTPClient", "retry_after", "tls_context"]
-
 _CONNECT_SECONDS = 20.0
 _READ_SECONDS = 60.0
 _ADVERTISEMENT = "application/x-git-upload-pack-advertisement"

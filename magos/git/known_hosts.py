@@ -17,18 +17,6 @@ import msgspec
 
 from magos.git.errors import GitError, GitReason
 
-__all__ = [
-    "IMAGE_LIST",
-    "HostKey",
-    "fingerprint",
-    "image_host_keys",
-    "key_alias",
-    "keys_of_host",
-    "parse_known_hosts",
-    "trusted_entries",
-    "trusted_lines",
-]
-
 IMAGE_LIST = Path("/etc/magos/ssh_known_hosts")
 """Where an image keeps its list; without that file the list shipped with the package counts."""
 

@@ -10,8 +10,6 @@ from dulwich.objects import ObjectID
 from dulwich.refs import Ref
 from dulwich.repo import Repo
 
-__all__ = ["LocalClient"]
-
 
 class LocalClient(LocalGitClient):
     """Reads a local repository and, unlike its base, also tells which commits its tags point to."""

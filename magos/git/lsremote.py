@@ -27,19 +27,6 @@ from magos.outbound.peers import Peers
 if TYPE_CHECKING:
     from magos.git.remote import Remote
 
-__all__ = [
-    "LsRemoteRequest",
-    "LsRemotesRequest",
-    "Resolution",
-    "candidates",
-    "list_candidates",
-    "ls_remote",
-    "ls_remotes",
-    "resolve",
-    "resolve_all",
-    "resolve_one",
-]
-
 _PEELED = "^{}"
 _SHORT = re.compile(r"[0-9a-fA-F]{4,39}")
 _ANY_CASE = re.compile(r"[0-9a-fA-F]{40}")

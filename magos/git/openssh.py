@@ -24,8 +24,6 @@ from magos.git.ssh import SSHFiles, ssh_arguments
 from magos.git.wire import Wire
 from magos.outbound.connect import connect, permitted
 
-__all__ = ["confined", "ssh_client"]
-
 _LAST_WORDS_SECONDS = 2.0
 """How long a client that has closed its output may take to say why; it ends at once unless the server holds it up."""
 

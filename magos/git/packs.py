@@ -18,8 +18,6 @@ from dulwich.pack import DELTA_TYPES, PackData, UnpackedObject, unpack_object_at
 
 from magos.git.budget import Budget
 
-__all__ = ["IncomingPack"]
-
 _HEADER = struct.Struct(">4sLL")
 """Signature, version and number of objects (gitformat-pack(5))."""
 _LONGEST_HEAD = 10

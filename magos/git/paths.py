@@ -8,8 +8,6 @@ import re
 from collections import deque
 from collections.abc import Mapping
 
-__all__ = ["TreePath", "display", "is_git_alias", "link_leaves_tree", "name_problem"]
-
 TreePath = tuple[bytes, ...]
 """A path inside a tree, component by component."""
 

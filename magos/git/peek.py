@@ -13,8 +13,6 @@ from enum import StrEnum
 
 import msgspec
 
-__all__ = ["KINDS", "Kind", "Peek", "Tip"]
-
 _HEADER = struct.Struct(">4sLL")
 _PIECE = 64 * 1024
 _TAG_HEAD = 256

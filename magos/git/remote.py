@@ -42,8 +42,6 @@ from magos.git.wire import Wire
 from magos.ids import is_git_sha
 from magos.outbound.peers import Peers
 
-__all__ = ["Access", "Remote", "WantRefused", "open_remote"]
-
 _CONTENT = b"tree:0"
 """The filter that leaves out all directories and files (git-rev-list(1))."""
 _CORRUPT = (ChecksumMismatch, ObjectFormatException, ApplyDeltaError, UnresolvedDeltas, zlib.error)

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Final
 
-__all__ = ["Service", "abstract_socket", "peer", "same_user"]
-
 _END_SECONDS: Final = 2.0
 
 

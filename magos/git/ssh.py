@@ -18,8 +18,6 @@ from magos.git.url import RepoURL
 from magos.masking.message import cleared, compose
 from magos.privatefile import write_private
 
-__all__ = ["SSHFiles", "explain", "host_and_port", "repair_key", "ssh_arguments"]
-
 _NULL = os.devnull
 _OFFERED_KEY = re.compile(r"^debug1: Server host key: (\S+) (SHA256:\S+)", re.MULTILINE)
 _NO_USER = re.compile(r"No user exists for uid (\d+)")

@@ -15,8 +15,6 @@ from magos.git.known_hosts import HostKey
 from magos.git.sshkeys import HostIdentity, PrivateKey
 from magos.git.sshwire import Reader, pack_string
 
-__all__ = ["LONGEST_MESSAGE", "AgentSession", "Destination"]
-
 LONGEST_MESSAGE: Final = 64 * 1024
 
 _FAILURE: Final = b"\x05"

@@ -10,8 +10,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["UploadPack", "read_command"]
-
 _PORT: Final = re.compile(r"[1-9][0-9]{0,4}", re.ASCII)
 _TARGET: Final = re.compile(
     r"(?:(?P<user>[A-Za-z0-9_][^@\s:/\x00-\x1f]*)@)?(?P<host>[A-Za-z0-9_](?:[A-Za-z0-9_.\-]*[A-Za-z0-9_.])?|\[?[0-9A-Fa-f:.]+\]?)",

@@ -16,8 +16,6 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from magos.git.errors import GitError, GitReason
 from magos.git.sshwire import Reader, pack_integer, pack_string
 
-__all__ = ["HostIdentity", "PrivateKey"]
-
 _RSA_HASHES: Final[dict[bytes, hashes.HashAlgorithm]] = {
     b"rsa-sha2-512": hashes.SHA512(),
     b"rsa-sha2-256": hashes.SHA256(),

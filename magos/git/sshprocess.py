@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-__all__ = ["SSHProgram"]
-
 _EXECUTE_ONLY: Final = 0o111
 
 

@@ -35,8 +35,6 @@ from magos.outbound.peers import Peers
 if TYPE_CHECKING:
     from magos.git.sshagent import AgentSession
 
-__all__ = ["ssh_relay"]
-
 _MOST_CLIENTS: Final = 16
 _LONGEST_REQUEST: Final = 64 * 1024
 _LONGEST_SECONDS: Final = 3600.0

@@ -1,7 +1,5 @@
 """The data types of the SSH protocols that agent and keys need (RFC 4251 §5)."""
 
-__all__ = ["Reader", "pack_integer", "pack_string"]
-
 
 class Reader:
     """Reads values one after the other; ``ValueError`` if the bytes end too early or go on after the end."""

@@ -10,8 +10,6 @@ from typing import Self
 
 from dulwich.object_store import DiskObjectStore
 
-__all__ = ["Stores"]
-
 
 class Stores:
     """Creates object stores below ``parent`` (``None``: where the system keeps temporary files).

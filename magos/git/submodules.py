@@ -22,8 +22,6 @@ from magos.git.stores import Stores
 from magos.git.url import RepoURL, relative_to
 from magos.ids import GitSHA
 
-__all__ = ["Fetcher", "FetchedRepository", "credentials_for", "declared_urls", "make_fetcher"]
-
 
 class FetchedRepository(msgspec.Struct, frozen=True):
     """Where a tree came from."""

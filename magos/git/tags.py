@@ -16,8 +16,6 @@ from magos.ids import GitSHA, git_sha
 if TYPE_CHECKING:
     from magos.git.remote import Remote
 
-__all__ = ["Tags", "commit_of"]
-
 _DEPTHS: tuple[int | None, ...] = (1, None)
 
 

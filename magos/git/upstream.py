@@ -26,8 +26,6 @@ from magos.git.url import RepoURL
 from magos.outbound.managers import Managers
 from magos.outbound.peers import Peers
 
-__all__ = ["Answer", "Refusal", "Upstream"]
-
 _REDIRECTS: Final = 5
 _MOST_REMEMBERED: Final = 1000
 _CONNECT_SECONDS: Final = 20.0

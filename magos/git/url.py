@@ -17,8 +17,6 @@ import msgspec
 
 from magos.git.errors import GitError, GitReason
 
-__all__ = ["Origin", "RepoURL", "Scheme", "check_scheme", "parse", "relative_to", "strip_userinfo"]
-
 _LONGEST = 2048
 _FORBIDDEN = re.compile(r"[\x00-\x20\x7f-\xa0\u2028\u2029\ufeff]")
 _HELPER = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.\-]*::")

@@ -16,8 +16,6 @@ from magos.git.errors import GitError, GitReason
 from magos.git.url import RepoURL
 from magos.outbound.peers import Peers
 
-__all__ = ["Listing", "Wire"]
-
 Read = Callable[[int], bytes]
 
 _REFERENCE = re.compile(rb"(unborn|[0-9a-f]{40,64}) ([^ \0\n]+)((?: [^ \0\n]+)*)\n?", re.DOTALL)

@@ -39,8 +39,6 @@ from magos.runtime.client.client import ApiClient
 from magos.runtime.client.config import load_config
 from magos.runtime.client.http import connect
 
-__all__ = ["CONTROLLERS", "STATE_FOLDER", "SYSTEM_NAMESPACE", "Machine", "machine"]
-
 SYSTEM_NAMESPACE = "magos-system"
 CONTROLLERS = ("workspace", "project", "rollout", "variableset", "refwatcher")
 """All controllers; each is a program ``magos-<name>-controller`` with the ServiceAccount ``magos-<name>``."""

@@ -8,8 +8,6 @@ from typing import Final
 
 from magos.errors import MagosError
 
-__all__ = ["free_ports"]
-
 _LOWEST_PORT: Final = 10_000
 """Below lie the ports that other programs on a machine usually listen on."""
 

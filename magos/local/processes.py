@@ -27,8 +27,6 @@ import msgspec
 
 from magos.errors import MagosError
 
-__all__ = ["ChildProcess", "ProcessFailed", "ProcessSpec", "dying_with_parent", "read_tail", "running", "start"]
-
 # Runs in the child before the program. A preexec_fn would run Python between fork and exec of a process with threads,
 # which may deadlock; a second exec cannot, and costs about 20 ms.
 _TRAMPOLINE = """

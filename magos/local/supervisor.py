@@ -6,8 +6,6 @@ import structlog
 
 from magos.local.processes import ChildProcess, ProcessSpec, start
 
-__all__ = ["Supervised"]
-
 _FIRST_PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 15.0
 """Pauses double from the first to the longest: a program that fails at once must not keep the processor busy."""

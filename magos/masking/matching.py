@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from ahocorasick import Automaton
 
-__all__ = ["HEAD", "Begun", "Matcher"]
-
 HEAD: Final = 16
 _COMPARISONS: Final = 8
 """Short texts that are compared with every form before the automaton is made, which costs about as much."""

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable
 from string import Formatter
 from typing import Final, LiteralString, NamedTuple, Self
 
-__all__ = ["Message", "Part", "cleared", "compose", "masked", "shorten"]
-
 _ELLIPSIS: Final = "…"
 _formatter: Final = Formatter()
 

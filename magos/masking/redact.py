@@ -12,19 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from magos.masking.matching import Matcher
-from magos.masking.secretforms import SHORTEST_SECRET, secret_forms
 from magos.masking.wrapped import UnwrappedForms, Unwrapper
-
-__all__ = [
-    "LONGEST_HELD",
-    "MASK",
-    "SHORTEST_SECRET",
-    "Redactor",
-    "SecretForms",
-    "redact",
-    "redact_echo",
-    "secret_forms",
-]
 
 MASK: Final = b"***"
 LONGEST_HELD: Final = 64 * 1024

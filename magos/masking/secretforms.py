@@ -19,8 +19,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Final
 
-__all__ = ["SHORTEST_SECRET", "secret_forms", "token_values"]
-
 SHORTEST_SECRET: Final = 4
 """Shorter values, in characters, are left alone: masking them would destroy the log and hide nothing."""
 _BASE64_WIDTHS: Final = (64, 76)

@@ -19,8 +19,6 @@ from typing import Final, NamedTuple
 from magos.masking.matching import HEAD, Matcher
 from magos.masking.secretforms import SHORTEST_SECRET
 
-__all__ = ["LONGEST_GAP", "UnwrappedForms", "Unwrapper", "unwrapped"]
-
 LONGEST_GAP: Final = 1024
 _GUTTER: Final = re.compile(rb"(?:[ \t\r\v\f]|\xe2\x94\x82|\xe2\x95[\xb5\xb7]|\x1b\[[0-9;]{0,16}m){0,1024}")
 """White space, the gutter characters of the tools and the colours they have."""

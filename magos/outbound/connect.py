@@ -12,8 +12,6 @@ from typing import Any
 from magos.bounds import ADDRESSES, NAME_LOOKUPS
 from magos.outbound.peers import PeerDenied, Peers
 
-__all__ = ["Address", "connect", "look_up", "permitted"]
-
 _CONNECT_SECONDS = 20.0
 
 Address = tuple[socket.AddressFamily, Any]

@@ -8,8 +8,6 @@ import contextlib
 import socket
 import threading
 
-__all__ = ["Cuts"]
-
 
 class Cuts:
     """The connections of one operation."""

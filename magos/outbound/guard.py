@@ -5,8 +5,6 @@ from typing import Protocol
 
 from magos.outbound.peers import Peers
 
-__all__ = ["Guard"]
-
 
 class Guard(Protocol):
     """An operation with an end and a budget."""

@@ -15,8 +15,6 @@ from urllib3.util import make_headers, parse_url
 from magos.outbound.guard import Guard
 from magos.outbound.pools import pools_with
 
-__all__ = ["Managers", "cause_of"]
-
 _CONNECTION = re.compile(r"^(?:<[^>]*>|\w+\(host=.*?, port=\w+\)): ")
 """How the HTTP library names the connection in front of what went wrong."""
 

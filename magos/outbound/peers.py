@@ -8,8 +8,6 @@ import ipaddress
 
 import msgspec
 
-__all__ = ["DENIED_BY_DEFAULT", "Network", "PeerDenied", "Peers", "parse_networks"]
-
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")

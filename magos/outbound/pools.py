@@ -18,8 +18,6 @@ from magos.outbound.connect import connect
 from magos.outbound.guard import Guard
 from magos.outbound.peers import Peers, parse_networks
 
-__all__ = ["pools_with"]
-
 
 def pools_with(guard: Guard) -> dict[str, type[HTTPConnectionPool]]:
     """Return the classes of connection pools whose connections ``guard`` watches over."""

@@ -7,8 +7,6 @@ from msgspec import Struct
 
 from magos.runtime.decision import Query
 
-__all__ = ["JobEvents", "JobWarning", "RepositorySecretReport", "RepositorySecrets"]
-
 
 class RepositorySecrets(Query, frozen=True):
     """Which repository Secret of ``namespace`` belongs to ``repo_url``. Value: ``RepositorySecretReport``.

@@ -7,8 +7,6 @@ from msgspec import Struct
 from magos.api.meta import Kind
 from magos.runtime.decision import Event, EventType
 
-__all__ = ["EventBuilder"]
-
 
 class EventBuilder(Struct, frozen=True):
     """Builds Events about objects of ``kind``; ``action`` is what the controller does with them."""

@@ -15,20 +15,6 @@ from magos.reconcilers.events import EventBuilder
 from magos.reconcilers.permission import awaits_amendment, grant_of, permitted
 from magos.runtime.decision import Effect, PatchAnnotations, Unchanged
 
-__all__ = [
-    "BY_PROJECT",
-    "GRANTS_PER_JUDGEMENT",
-    "by_project",
-    "can_be_granted",
-    "carries_permission",
-    "grant",
-    "members_of",
-    "project_index",
-    "revoke",
-    "round_robin",
-    "wants_grant",
-]
-
 GRANTS_PER_JUDGEMENT = 20
 """Grants are written one after the other: a change among the members must be seen before many of them are written."""
 

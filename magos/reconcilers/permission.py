@@ -13,8 +13,6 @@ from magos.api.workspace import Workspace
 from magos.ids import short_hash
 from magos.reconcilers.revisions import pending_revision
 
-__all__ = ["awaits_amendment", "grant_of", "granted_for", "named_otherwise", "permitted", "unnamed"]
-
 _UNRESOLVED = "unresolved"
 _DIGITS = 12
 

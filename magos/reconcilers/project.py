@@ -55,8 +55,6 @@ from magos.runtime.decision import (
     View,
 )
 
-__all__ = ["GRANT_DELAY", "RETURN_DELAY", "Observation", "observe", "reconcile"]
-
 GRANT_DELAY = timedelta(seconds=3)
 """Between the creation of Project and member and the first grant (rule 3)."""
 

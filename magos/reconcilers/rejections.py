@@ -17,8 +17,6 @@ from magos.runtime.decision import (
     RemoveFinalizer,
 )
 
-__all__ = ["RETRY_DELAY", "rejection_text", "retry_time"]
-
 RETRY_DELAY = timedelta(minutes=1)
 """Until a rejected request is tried again: no watch event says that a right was granted or a policy was corrected."""
 

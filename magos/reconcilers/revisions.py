@@ -12,8 +12,6 @@ from magos.api.phases import Phase
 from magos.api.workspace import Workspace
 from magos.ids import is_git_sha
 
-__all__ = ["applied_revision", "detected_revision", "pending_revision", "source_of"]
-
 
 def source_of(workspace: Workspace) -> str:
     """Return the source key of what the spec names."""

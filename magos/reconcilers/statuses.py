@@ -12,8 +12,6 @@ from magos.api.meta import Kind
 from magos.api.timestamps import format_time
 from magos.runtime.decision import StatusPatch
 
-__all__ = ["StatusBuilder", "status_patch"]
-
 
 class StatusBuilder(Struct, frozen=True):
     """Builds status writes for objects of ``kind``; ``owned`` are the abnormal conditions that the controller owns."""

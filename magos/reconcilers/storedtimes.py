@@ -16,8 +16,6 @@ from magos.api.kube import JOBS, Job
 from magos.api.timestamps import format_time, parse_time
 from magos.runtime.decision import Effect, PatchAnnotations
 
-__all__ = ["SKEW", "begun_at", "believed", "due_at", "mark_seen", "read_time"]
-
 SKEW = timedelta(minutes=1)
 """By so much the clocks of replicas, API server and whoever else writes times may differ unnoticed."""
 

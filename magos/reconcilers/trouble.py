@@ -15,8 +15,6 @@ from magos.api.timestamps import format_time
 from magos.reconcilers.statuses import status_patch
 from magos.runtime.decision import Decision, Trouble
 
-__all__ = ["show_trouble"]
-
 _REASON = "RequestFailing"
 
 

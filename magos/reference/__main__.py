@@ -11,8 +11,6 @@ from pathlib import Path
 from magos.api.schema.writing import bring_up_to_date
 from magos.reference.pages import configuration_page, failures_table, reasons_page, with_table
 
-__all__ = ["generated", "main"]
-
 _ERRORS = "docs/behaviour/errors.md"
 
 

@@ -21,8 +21,6 @@ from magos.reconcilers.workspace.inputs.policies import SelectedPolicies
 from magos.reconcilers.workspace.pod.environment import JobPlan, stage_environment
 from magos.reconcilers.workspace.pod.settings import WorkspaceSettings
 
-__all__ = ["StageVariable", "Variable", "controller_variables", "stage_variables"]
-
 _DEFAULTS = WorkspaceSettings(job_image="")
 _OF_ALL = frozenset({"POD_NAMESPACE"})
 """What ``magos/apps/controllers.py`` reads for every process, whatever else the process asks for."""

@@ -13,8 +13,6 @@ from magos.durations import format_duration
 from magos.errors import InvariantViolation
 from magos.runtime.manager.settings import add_common_flags
 
-__all__ = ["Flag", "common_flags", "refwatcher_flags"]
-
 _MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         "--metrics-bind-address": "Where metrics are served; `0` is off.",

@@ -10,8 +10,6 @@ from msgspec import Struct
 
 from magos.api import annotations, labels
 
-__all__ = ["KeyRow", "annotation_keys", "label_keys"]
-
 
 class KeyRow(Struct, frozen=True):
     """A key and what it is for, with who writes it."""

@@ -22,8 +22,6 @@ from magos.runtime.manager.instruments import RuntimeMetrics
 from magos.runtime.manager.metrics import Collector, Counter, Histogram, Metrics
 from magos.runtime.manager.settings import Settings
 
-__all__ = ["Metric", "exposed_metrics"]
-
 _BUILDS: Mapping[str, Callable[[Assembly], Sequence[ControllerSpec]]] = {
     "workspace": lambda assembly: workspace_controller(assembly, WorkspaceSettings(job_image="magos-job")),
     "project": project_controller,

@@ -8,8 +8,6 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-__all__ = ["Background"]
-
 T = TypeVar("T")
 
 

@@ -15,8 +15,6 @@ from magos.folder import Folder
 from magos.runner.config import RunConfig
 from magos.runner.paths import TOOLS, Paths
 
-__all__ = ["Cached", "cached", "evict", "last_used", "linked_providers", "mark_used", "own_tool", "victims"]
-
 _PROVIDER_DEPTH: Final = 4
 """``<host>/<namespace>/<type>/<version>``, in the plugin cache and in the tool's data folder."""
 

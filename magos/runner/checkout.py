@@ -17,8 +17,6 @@ from magos.runner.journal import Journal
 from magos.runner.paths import Paths
 from magos.runner.varfiles import read_by_itself
 
-__all__ = ["ERRORED_STATE", "LOCK_FILE", "Checkout"]
-
 _LARGEST_LOCK_FILE: Final = 16 * 1024**2
 _LARGEST_VARIABLES: Final = 4 * 1024**2
 

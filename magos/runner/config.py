@@ -18,25 +18,9 @@ from magos.api.reasons import Reason
 from magos.api.tool import Distribution
 from magos.git.credentials import Credentials
 from magos.ids import Digest, GitSHA, RunID, git_sha, parse_digest, parse_run_id
-from magos.masking.redact import secret_forms
+from magos.masking.secretforms import secret_forms
 from magos.outbound.peers import Network, Peers, parse_networks
 from magos.runner.outcome import StageFailed
-
-__all__ = [
-    "FetchConfig",
-    "JobConfig",
-    "RenderConfig",
-    "RunConfig",
-    "TerraformConfig",
-    "environment",
-    "fetch_forms",
-    "load_fetch",
-    "load_job",
-    "load_render",
-    "load_terraform",
-    "terraform_forms",
-    "token_paths",
-]
 
 T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)

@@ -6,8 +6,6 @@ from magos.runner.journal import Journal
 from magos.runner.paths import Paths
 from magos.runner.process import Supervisor
 
-__all__ = ["Context"]
-
 
 class Context(msgspec.Struct, frozen=True):
     """The surroundings of one stage in one container."""

@@ -14,8 +14,6 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-__all__ = ["adopt_orphans", "alone", "descendants", "end_all", "reap"]
-
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _PROC: Final = Path("/proc")
 _POLITE_SECONDS: Final = 2.0

@@ -11,8 +11,6 @@ from typing import Final
 from magos.durations import format_duration
 from magos.masking.message import shorten as shorten_to
 
-__all__ = ["LONGEST_DIAGNOSTIC", "last_error", "shorten"]
-
 LONGEST_DIAGNOSTIC: Final = 512
 """Characters of a diagnostic that reach status and history."""
 

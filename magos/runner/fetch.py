@@ -27,8 +27,6 @@ from magos.toolchain.errors import ToolError
 if TYPE_CHECKING:
     from magos.toolchain.install import InstalledTool
 
-__all__ = ["Fetch"]
-
 _CHECKOUT: Final = "git-"
 _ACCESS: Final = "access-"
 

@@ -11,9 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from magos.folder import Folder, NotRegular
-
-__all__ = ["NotRegular", "open_regular", "read_limited", "remove"]
+from magos.folder import Folder
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from magos.api.reasons import Reason
 from magos.api.result import Outcome, PolicyCount, Result, ViolationAction
 from magos.api.runnerpod import Stage, exit_code
 from magos.ids import parse_digest
-from magos.masking.redact import secret_forms
+from magos.masking.secretforms import secret_forms
 from magos.runner.config import JobConfig, RunConfig
 from magos.runner.context import Context
 from magos.runner.files import read_limited
@@ -24,8 +24,6 @@ from magos.runner.policyreport import Verdict
 from magos.runner.sensitive import secret_values
 from magos.runner.space import explained
 from magos.runner.status import StageStatus, first_failure, read_status
-
-__all__ = ["evaluate", "failed"]
 
 _LARGEST_PLAN_JSON = 2 * 1024**3
 _UNPROVEN = (

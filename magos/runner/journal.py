@@ -16,8 +16,6 @@ from typing import Final
 from magos.masking import message
 from magos.masking.redact import Redactor, SecretForms, redact, redact_echo
 
-__all__ = ["Journal"]
-
 _PREFIX: Final = "[magos-job] "
 _KEPT_TAIL: Final = 64 * 1024
 

@@ -40,8 +40,6 @@ from magos.runner.space import explained
 from magos.runner.status import StageStatus, first_failure, leave_status, read_status
 from magos.runner.termination import Terminated, Termination
 
-__all__ = ["run_stage"]
-
 Environment = Mapping[str, str]
 
 

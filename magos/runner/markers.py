@@ -8,8 +8,6 @@ from magos.folder import Folder, NotFolder, is_full
 from magos.runner.config import RunConfig
 from magos.runner.outcome import StageFailed, phase_failed
 
-__all__ = ["create_start_marker", "remove_other_runs", "started"]
-
 
 def create_start_marker(volume: Folder, run: RunConfig) -> None:
     """Create ``<phase>.started`` in the run's folder, durably; a marker that exists fails the phase.

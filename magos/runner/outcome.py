@@ -7,8 +7,6 @@ from magos.api.names import JobType
 from magos.api.reasons import Reason
 from magos.errors import MagosError
 
-__all__ = ["StageFailed", "phase_failed"]
-
 
 class StageFailed(MagosError):
     """A stage cannot go on for ``reason``; ``message`` is fit to be shown to a user."""

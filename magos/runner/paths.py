@@ -13,8 +13,6 @@ import msgspec
 from magos.api import runnerpod
 from magos.folder import Folder
 
-__all__ = ["TOOLS", "UNSAVED", "Paths"]
-
 TOOLS: Final = "tools"
 """On the volume: downloaded archives with checksum file and signature."""
 

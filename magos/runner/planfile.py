@@ -17,8 +17,6 @@ from magos.folder import Folder
 from magos.runner.config import RunConfig
 from magos.runner.sealed import Sealed, sealed
 
-__all__ = ["carried_variables", "is_plain_plan", "sealed_plan"]
-
 _ENTRY: Final = "tfplan"
 _VARIABLES: Final = 2
 _KEY: Final = 1

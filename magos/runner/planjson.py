@@ -8,8 +8,6 @@ import msgspec
 
 from magos.api.result import PlannedChanges
 
-__all__ = ["PlanContent", "read_plan_json"]
-
 
 class _Change(msgspec.Struct):
     actions: tuple[str, ...] = ()

@@ -19,7 +19,7 @@ from magos.api.reasons import Reason
 from magos.api.result import Violation, ViolationAction
 from magos.api.validatingpolicy import ValidatingPolicy, policy_file, policy_text
 from magos.masking.message import cleared, compose, shorten
-from magos.masking.redact import secret_forms
+from magos.masking.secretforms import secret_forms
 from magos.privatefile import write_private
 from magos.runner.config import RunConfig
 from magos.runner.context import Context
@@ -29,8 +29,6 @@ from magos.runner.policyreport import PolicyResult, Verdict, judge, read_report
 from magos.runner.process import Command, Finished
 from magos.runner.sensitive import sensitive_values
 from magos.runner.space import tool_met_full
-
-__all__ = ["LIMIT_SECONDS", "evaluate_policies", "violations_message"]
 
 LIMIT_SECONDS: Final = 300.0
 """How long the evaluation may take."""

@@ -13,8 +13,6 @@ from magos.api.validatingpolicy import JSON_MODE, ValidatingPolicy, content_dige
 from magos.runner.files import read_limited
 from magos.runner.outcome import StageFailed
 
-__all__ = ["mounted_policies"]
-
 _KUBELETS_OWN: Final = ".."
 _LARGEST: Final = 2 * 1024**2
 

@@ -14,8 +14,6 @@ import msgspec
 
 from magos.api.result import Violation, ViolationAction
 
-__all__ = ["PolicyResult", "Verdict", "Word", "judge", "read_report"]
-
 _KIND: Final = "ClusterReport"
 _NAMED: Final = 5
 _COMPLAINS: Final = 1

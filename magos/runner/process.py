@@ -23,8 +23,6 @@ from magos.runner.journal import Journal
 from magos.runner.shield import exposure
 from magos.runner.termination import Termination
 
-__all__ = ["Command", "Finished", "Supervisor"]
-
 _CHUNK: Final = 64 * 1024
 
 

@@ -17,7 +17,7 @@ import msgspec
 
 from magos.api.reasons import Reason
 from magos.api.runnerpod import Stage
-from magos.masking.redact import secret_forms
+from magos.masking.secretforms import secret_forms
 from magos.runner.config import RenderConfig
 from magos.runner.context import Context
 from magos.runner.files import remove
@@ -27,8 +27,6 @@ from magos.runner.sensitive import carried_secrets
 from magos.runner.shield import self_exposure
 from magos.runner.status import StageStatus
 from magos.runner.tool import Tool
-
-__all__ = ["Render"]
 
 
 class Render:

@@ -13,8 +13,6 @@ import msgspec
 
 from magos.api.result import Result, Violation
 
-__all__ = ["LARGEST_MESSAGE", "encode_result", "write_termination_message"]
-
 LARGEST_MESSAGE: Final = 2400
 _SHORT_TEXT: Final = 160
 _encoder = msgspec.json.Encoder()

@@ -19,8 +19,6 @@ from magos.runner.outcome import StageFailed
 from magos.runner.paths import Paths
 from magos.runner.space import no_space
 
-__all__ = ["EVICTED", "Room"]
-
 T = TypeVar("T")
 
 EVICTED: Final = "the volume is short of space: cached downloads were removed; what is needed again is downloaded again"

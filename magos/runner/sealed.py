@@ -17,8 +17,6 @@ from typing import IO, Final
 
 from magos.ids import Digest
 
-__all__ = ["LARGEST", "Sealed", "sealed"]
-
 LARGEST: Final = 1024**3
 """Bytes a file may have to be copied into memory."""
 

@@ -13,8 +13,6 @@ import msgspec
 
 from magos.runner.planfile import carried_variables
 
-__all__ = ["carried_secrets", "secret_values", "sensitive_values"]
-
 _MARKED_BY: Final = (
     ("before", "before_sensitive"),
     ("after", "after_sensitive"),

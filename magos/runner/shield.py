@@ -13,8 +13,6 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-__all__ = ["EXECUTE_ONLY", "exposure", "self_exposure", "shield_self"]
-
 EXECUTE_ONLY: Final = 0o111
 """Mode of a program whose processes are to be out of reach, of its owner's other processes too."""
 

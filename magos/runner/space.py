@@ -20,8 +20,6 @@ from magos.masking.message import Message, compose, shorten
 from magos.runner.outcome import StageFailed
 from magos.runner.paths import Paths
 
-__all__ = ["explained", "no_space", "tool_met_full"]
-
 _TEXTS: Final = re.compile(r"(no\s+space\s+left\s+on\s+device|disk\s+quota\s+exceeded)", re.IGNORECASE)
 _MI: Final = 1024**2
 _NEARLY_FULL: Final = 0.02

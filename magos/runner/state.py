@@ -22,8 +22,6 @@ from magos.runner.config import RunConfig
 from magos.runner.outcome import StageFailed
 from magos.runner.paths import TOOLS, UNSAVED, Paths
 
-__all__ = ["StatePlace", "require_persistent_state", "state_place"]
-
 _LARGEST: Final = 1024 * 1024
 _DEFAULT: Final = "default"
 _DEFAULT_FILE: Final = "terraform.tfstate"

@@ -17,8 +17,6 @@ from magos.runner.files import read_limited, remove
 from magos.runner.outcome import phase_failed
 from magos.runner.paths import Paths
 
-__all__ = ["STATUS_VERSION", "StageStatus", "first_failure", "leave_status", "read_status", "write_status"]
-
 STATUS_VERSION = 1
 _LARGEST = 64 * 1024
 _LONGEST_MESSAGE = 4096

@@ -19,8 +19,6 @@ from typing import Final
 
 from magos.api.runnerpod import TERMINATED
 
-__all__ = ["Terminated", "Termination"]
-
 _LONGEST_UNWINDING: Final = 4.0
 _HANDLED: Final = (signal.SIGTERM, signal.SIGINT)
 

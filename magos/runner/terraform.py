@@ -15,7 +15,7 @@ from magos.api.reasons import Reason
 from magos.api.runnerpod import Stage, run_folder
 from magos.folder import Folder
 from magos.masking.message import cleared, compose
-from magos.masking.redact import secret_forms
+from magos.masking.secretforms import secret_forms
 from magos.runner.checkout import Checkout
 from magos.runner.config import TerraformConfig
 from magos.runner.context import Context
@@ -31,8 +31,6 @@ from magos.runner.tool import Tool
 from magos.runner.unsaved import hand_over, keep_unsaved_state
 from magos.runner.varfiles import overriding
 from magos.terminal import one_line
-
-__all__ = ["Terraform"]
 
 _VARIABLE_PREFIX: Final = "TF_VAR_"
 _MOST_WARNINGS: Final = 20

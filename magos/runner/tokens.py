@@ -15,8 +15,6 @@ from typing import Final
 
 from magos.masking.secretforms import secret_forms, token_values
 
-__all__ = ["TokenFiles"]
-
 _PUBLIC_NAMES: Final = frozenset({"namespace"})
 _PUBLIC_ENDS: Final = (".crt", ".pem.pub")
 _LARGEST: Final = 1024 * 1024

@@ -23,8 +23,6 @@ from magos.runner.sealed import Sealed
 from magos.runner.space import tool_met_full
 from magos.toolchain.releases import architecture
 
-__all__ = ["Tool", "inside_tree", "program_name"]
-
 _KILL_RESERVE: Final = 10
 _BRIEF_STOP_TIMEOUT: Final = 3.0
 _PLAN_HAS_CHANGES: Final = 2

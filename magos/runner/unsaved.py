@@ -26,8 +26,6 @@ from magos.runner.state import StatePlace, state_place
 from magos.runner.tool import Tool
 from magos.runner.volumepod import volume_commands
 
-__all__ = ["hand_over", "keep_unsaved_state"]
-
 _STATE: Final = ".tfstate"
 _PLACE: Final = ".place.json"
 _LARGEST_PLACE: Final = 64 * 1024

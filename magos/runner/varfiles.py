@@ -10,8 +10,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["overriding", "read_by_itself", "variables_set"]
-
 _FIXED: Final = ("terraform.tfvars", "terraform.tfvars.json")
 _AUTO: Final = (".auto.tfvars", ".auto.tfvars.json")
 _NAME: Final = re.compile(r'(?:([^\W\d][\w-]*)|"([^"\\$%]*)")[ \t]*=(?!=)')

@@ -8,8 +8,6 @@ from magos.api.annotations import RECONCILE_REQUEST
 from magos.api.names import volume_claim_name
 from magos.runner.config import RunConfig
 
-__all__ = ["volume_commands"]
-
 _USER: Final = 65532
 _LONGEST_NAME: Final = 63
 

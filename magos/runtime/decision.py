@@ -29,36 +29,6 @@ from msgspec import Struct
 from magos.api.meta import Kind, ObjectRef, Resource
 from magos.errors import MagosError
 
-__all__ = [
-    "AddFinalizer",
-    "Create",
-    "Decision",
-    "Delete",
-    "Effect",
-    "Event",
-    "EventType",
-    "QueryAnswer",
-    "LiveGet",
-    "LiveList",
-    "Outcome",
-    "PatchAnnotations",
-    "Priority",
-    "Query",
-    "QueryFailure",
-    "Propagation",
-    "Refusal",
-    "Release",
-    "Reconciler",
-    "RemoveFinalizer",
-    "Request",
-    "StatusPatch",
-    "Trouble",
-    "UNREADABLE",
-    "Unchanged",
-    "Unreadable",
-    "View",
-]
-
 R = TypeVar("R", bound=Resource)
 
 

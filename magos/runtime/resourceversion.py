@@ -4,8 +4,6 @@ Source: Kubernetes KEP-5504 (comparable resource versions). Texts that do not ha
 everything, so that a server with opaque versions makes callers trust what they hold and never wait for ever.
 """
 
-__all__ = ["is_older"]
-
 
 def is_older(version: str, than: str) -> bool:
     """Tell whether ``version`` is known to be older than ``than``; an empty version is older than every other."""

@@ -12,8 +12,6 @@ from isal import isal_zlib
 
 from magos.toolchain.errors import ToolError, ToolReason
 
-__all__ = ["entry_problem", "unpack"]
-
 _LARGEST = 2 * 1024**3
 _MOST_ENTRIES = 1_000
 _LOCAL_HEADER = struct.Struct("<4s22xHH")

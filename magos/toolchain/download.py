@@ -21,8 +21,6 @@ from magos.outbound.peers import Peers
 from magos.toolchain.errors import ToolError, ToolReason
 from magos.toolchain.releases import shown
 
-__all__ = ["Downloads", "Missing", "redirected"]
-
 _CHUNK = 1 << 16
 _ATTEMPTS = 3
 _RETRIED = {408, 425, 429, 500, 502, 503, 504}

@@ -4,8 +4,6 @@ from enum import StrEnum
 
 from magos.errors import MagosError
 
-__all__ = ["ToolError", "ToolReason"]
-
 
 class ToolReason(StrEnum):
     """The reasons an installation may end with."""

@@ -25,8 +25,6 @@ from magos.toolchain.keyexpiry import expiry_warning
 from magos.toolchain.releases import Release, architecture, default_base, release, shown
 from magos.toolchain.verify import read_checksums, release_keys, verify_archive, verify_signature
 
-__all__ = ["InstallRequest", "InstalledTool", "copy_regular", "install"]
-
 _UNVERIFIED = (
     "the signature of {name} {version} was not verified because MAGOS_VERIFY_SIGNATURES=false;"
     " only its checksum was, which the mirror itself provides"

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from pysequoia import Cert
     from pysequoia.packet import Packet
 
-__all__ = ["WARN_BEFORE", "expiry_of", "expiry_warning"]
-
 WARN_BEFORE: Final = timedelta(days=90)
 """How long before a key expires a run begins to warn: a release cycle of most installations."""
 

@@ -14,8 +14,6 @@ import msgspec
 from magos.api.tool import Distribution
 from magos.toolchain.errors import ToolError, ToolReason
 
-__all__ = ["Release", "architecture", "default_base", "release", "shown"]
-
 _VERSION = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z][0-9A-Za-z.\-]*)?", re.ASCII)
 _ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 _USERINFO = re.compile(r"(?<=//)[^/?#\s]*@")

@@ -22,16 +22,6 @@ from magos.toolchain.keyexpiry import expiry_of
 if TYPE_CHECKING:
     from pysequoia import Cert, Sig
 
-__all__ = [
-    "SigningKey",
-    "checksum_of",
-    "parse_checksums",
-    "read_checksums",
-    "release_keys",
-    "verify_archive",
-    "verify_signature",
-]
-
 _LINE = re.compile(r"([0-9a-fA-F]{64})[ \t]+\*?(\S+)", re.ASCII)
 _LARGEST_KEY = 1024 * 1024
 _VENDOR_KEYS = {Distribution.TERRAFORM: "hashicorp.asc", Distribution.OPENTOFU: "opentofu.asc"}

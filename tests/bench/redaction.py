@@ -10,7 +10,8 @@ import random
 import sys
 import time
 
-from magos.masking.redact import Redactor, secret_forms
+from magos.masking.redact import Redactor
+from magos.masking.secretforms import secret_forms
 
 __all__ = ["measure"]
 

@@ -20,7 +20,7 @@ from magos.local.machine import Machine, machine
 from magos.local.programs.assets import machine_assets
 from magos.local.programs.progress import LineProgress
 from magos.local.programs.recipes import TOFU_VERSION
-from magos.runtime.client.client import ApiError
+from magos.runtime.client.errors import ApiError
 from tests.envtest.audit import AuditLog
 from tests.envtest.cluster import asset_settings
 

@@ -13,8 +13,9 @@ import pytest
 from msgspec import Struct, field
 
 from magos.api.meta import Kind, ObjectMeta
-from magos.runtime.client.client import ApiClient, ApiError
+from magos.runtime.client.client import ApiClient
 from magos.runtime.client.config import load_config
+from magos.runtime.client.errors import ApiError
 from magos.runtime.client.http import connect
 from magos.runtime.client.transport import Transport
 from tests.envtest.cluster import Cluster

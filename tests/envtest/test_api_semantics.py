@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from magos.api.meta import Kind, ObjectMeta, OwnerReference
-from magos.runtime.client.client import ApiError, WatchEvent, WatchType
+from magos.runtime.client.errors import ApiError
 from magos.runtime.client.transport import HttpRequest, Lane
+from magos.runtime.client.watchevents import WatchEvent, WatchType
 from magos.runtime.decision import Propagation
 from tests.envtest.apiserver_under_test import (
     CONFIG_MAPS,

@@ -11,7 +11,7 @@ from magos.runtime.client.config import load_config
 from magos.runtime.controller.controller import ControllerSpec
 from magos.runtime.controller.source import EventSource, own_key, owner_key
 from magos.runtime.manager.assembly import Assembly
-from magos.runtime.manager.manager import ControllerApp
+from magos.runtime.manager.composition import ControllerApp
 from magos.runtime.manager.process import run_controllers
 from magos.runtime.manager.settings import Settings, parse_flags
 from tests.envtest.cluster import Cluster

@@ -25,8 +25,9 @@ from magos.apps.variableset import variableset_controller
 from magos.apps.workspace import workspace_controller
 from magos.ids import digest_of
 from magos.reconcilers.workspace.pod.settings import WorkspaceSettings
-from magos.runtime.client.client import ApiError
-from magos.runtime.manager.manager import ControllerApp, Manager
+from magos.runtime.client.errors import ApiError
+from magos.runtime.manager.composition import ControllerApp
+from magos.runtime.manager.manager import Manager
 from magos.runtime.manager.settings import Settings
 from tests.sim.apiserver import Served, SimApiServer
 from tests.sim.apiserver.resources import CUSTOM, Json, ResourceType

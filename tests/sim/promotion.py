@@ -25,8 +25,9 @@ from magos.apps.project import project_controller
 from magos.apps.rollout import rollout_controller
 from magos.reconcilers.permission import permitted, unnamed
 from magos.reconcilers.revisions import detected_revision, pending_revision, source_of
-from magos.runtime.client.client import ApiError
-from magos.runtime.manager.manager import ControllerApp, Manager
+from magos.runtime.client.errors import ApiError
+from magos.runtime.manager.composition import ControllerApp
+from magos.runtime.manager.manager import Manager
 from magos.runtime.manager.settings import Settings
 from tests.sim.apiserver import Served, SimApiServer
 from tests.sim.apiserver.resources import Json

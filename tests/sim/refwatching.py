@@ -18,7 +18,8 @@ from magos.api.workspace import WORKSPACES, Workspace
 from magos.apps.refwatcher import RefWatcherSettings, refwatcher_controller
 from magos.reconcilers.refwatcher.machine import Failure
 from magos.reconcilers.refwatcher.schedule import Listing, Poll, PollLimits
-from magos.runtime.manager.manager import ControllerApp, Manager
+from magos.runtime.manager.composition import ControllerApp
+from magos.runtime.manager.manager import Manager
 from magos.runtime.manager.settings import Settings
 from tests.sim.apiserver import Served, SimApiServer
 from tests.sim.apiserver.resources import Json

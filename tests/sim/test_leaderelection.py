@@ -12,7 +12,8 @@ from msgspec import structs
 from magos.api.kube import LEASES, Lease
 from magos.runtime.client.client import ApiClient
 from magos.runtime.client.transport import Lane
-from magos.runtime.leaderelection.elector import Candidate, LeaderElector, LeadershipLost, Timing
+from magos.runtime.leaderelection.elector import LeaderElector, LeadershipLost
+from magos.runtime.leaderelection.record import Candidate, Timing
 from magos.runtime.leaderelection.resourcelock import ApiLease
 from tests.sim.apiserver import SimApiServer, SimTransport
 from tests.sim.apiserver.faults import Answer, Rule

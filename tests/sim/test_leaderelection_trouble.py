@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from magos.api.kube import Lease
-from magos.runtime.client.codec import Status
-from magos.runtime.client.errors import ApiError
-from magos.runtime.leaderelection.elector import Candidate, LeaderElector, LeadershipLost
+from magos.runtime.client.errors import ApiError, Status
+from magos.runtime.leaderelection.elector import LeaderElector, LeadershipLost
+from magos.runtime.leaderelection.record import Candidate
 from tests.sim.virtualtime import VirtualClock, run_virtual
 
 LONGEST_FLIGHT = 20.0

@@ -15,7 +15,8 @@ from magos.runtime.controller.source import EventSource, own_key, owner_key
 from magos.runtime.controller.workqueue import Key
 from magos.runtime.manager import manager as manager_module
 from magos.runtime.manager.assembly import Assembly
-from magos.runtime.manager.manager import ControllerApp, Manager
+from magos.runtime.manager.composition import ControllerApp
+from magos.runtime.manager.manager import Manager
 from magos.runtime.manager.settings import Settings
 from tests.sim import toy
 from tests.sim.apiserver import Answer, Rule

@@ -7,7 +7,8 @@ import anyio
 import pytest
 
 from magos.api.workspace import WORKSPACES
-from magos.runtime.client.client import ApiClient, ApiError
+from magos.runtime.client.client import ApiClient
+from magos.runtime.client.errors import ApiError
 from tests.sim.composed import judge, too_hot
 from tests.sim.fleet.cluster import Fleet, play
 from tests.sim.fleet.turbulence import Turbulence

@@ -10,7 +10,8 @@ from magos.api.kube import CONFIG_MAPS, EVENTS, SECRETS, Secret
 from magos.api.meta import ObjectMeta
 from magos.api.variableset import VARIABLESETS, VariableSet
 from magos.apps.variableset import variableset_controller
-from magos.runtime.manager.manager import ControllerApp, Manager
+from magos.runtime.manager.composition import ControllerApp
+from magos.runtime.manager.manager import Manager
 from magos.runtime.manager.settings import Settings
 from tests.sim.apiserver import Answer, Rule, SimApiServer
 from tests.sim.apiserver.resources import Json

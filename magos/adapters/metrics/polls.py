@@ -7,8 +7,6 @@ from magos.reconcilers.refwatcher.schedule import PollScheduler
 from magos.runtime.controller.workqueue import Key
 from magos.runtime.manager.metrics import Family, FamilyType, Metrics, Sample
 
-__all__ = ["PollMetrics"]
-
 _BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 7.5, 10.0, 15.0)
 _LABELS = ("namespace", "name", "result")
 

@@ -7,8 +7,6 @@ from magos.api.reasons import Reason
 from magos.runtime.cache.cache import Cache
 from magos.runtime.manager.metrics import Collector, Family, Sample
 
-__all__ = ["project_gauges"]
-
 _LABELS = ("namespace", "name")
 
 

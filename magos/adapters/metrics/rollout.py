@@ -8,11 +8,10 @@ from collections.abc import Iterable
 
 from magos.api.phases import Phase
 from magos.api.rollout import Rollout
-from magos.runtime.cache.informer import Change, Informer
+from magos.runtime.cache.cache import Change
+from magos.runtime.cache.informer import Informer
 from magos.runtime.controller.workqueue import Key
 from magos.runtime.manager.metrics import Family, FamilyType, Sample
-
-__all__ = ["RolloutMetrics"]
 
 _Move = tuple[int, int]
 

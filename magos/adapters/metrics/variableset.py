@@ -6,8 +6,6 @@ from magos.api.variableset import VariableSet
 from magos.runtime.cache.cache import Cache
 from magos.runtime.manager.metrics import Collector, Family, Sample
 
-__all__ = ["unresolved_references"]
-
 
 def unresolved_references(sets: Cache[VariableSet]) -> Collector:
     """Return the collector; a set that is gone has no series, one that was not judged yet has none either."""

@@ -13,12 +13,9 @@ from magos.api.phases import RUNNING, Phase
 from magos.api.reasons import WORKSPACE_REASONS
 from magos.api.timestamps import parse_time
 from magos.api.workspace import Workspace
-from magos.runtime.cache.cache import Cache
-from magos.runtime.cache.informer import Change
+from magos.runtime.cache.cache import Cache, Change
 from magos.runtime.controller.workqueue import Key
 from magos.runtime.manager.metrics import Family, FamilyType, Metrics, Sample
-
-__all__ = ["SUCCESS", "WorkspaceMetrics", "job_seconds"]
 
 _BUCKETS = (5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 7200.0, 21600.0, 43200.0, 86400.0)
 SUCCESS, _ERROR = "success", "error"

@@ -37,6 +37,7 @@ from magos.api.kube.containers import EnvVarSource as EnvVarSource
 from magos.api.kube.containers import FieldRef as FieldRef
 from magos.api.kube.containers import KeySelector as KeySelector
 from magos.api.kube.containers import Resources as Resources
+from magos.api.kube.containers import SeccompProfile as SeccompProfile
 from magos.api.kube.containers import SecretEnvSource as SecretEnvSource
 from magos.api.kube.containers import SecurityContext as SecurityContext
 from magos.api.kube.containers import VolumeMount as VolumeMount
@@ -70,7 +71,6 @@ from magos.api.kube.pods import PodStatus as PodStatus
 from magos.api.kube.podspec import LocalObjectReference as LocalObjectReference
 from magos.api.kube.podspec import PodSecurityContext as PodSecurityContext
 from magos.api.kube.podspec import PodSpec as PodSpec
-from magos.api.kube.podspec import SeccompProfile as SeccompProfile
 from magos.api.kube.podspec import Toleration as Toleration
 from magos.api.kube.storage import PERSISTENT_VOLUME_CLAIMS as PERSISTENT_VOLUME_CLAIMS
 from magos.api.kube.storage import ClaimCondition as ClaimCondition

@@ -8,17 +8,6 @@ from msgspec import Struct
 from magos.api.kube.podspec import PodSpec
 from magos.api.meta import Kind, ObjectMeta
 
-__all__ = [
-    "JOBS",
-    "Job",
-    "JobCondition",
-    "JobManifest",
-    "JobSpec",
-    "JobStatus",
-    "ObservedJobSpec",
-    "PodTemplateSpec",
-]
-
 
 class JobCondition(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """``Complete``, ``Failed``, ``Suspended``, ``SuccessCriteriaMet``, ``FailureTarget``, ..."""

@@ -11,23 +11,6 @@ from msgspec import Struct, field
 
 from magos.api.meta import Kind, ObjectMeta
 
-__all__ = [
-    "CONFIG_MAPS",
-    "CONFIG_MAP_METADATA",
-    "NAMESPACES",
-    "SECRETS",
-    "SECRET_METADATA",
-    "SERVICE_ACCOUNTS",
-    "SERVICE_ACCOUNT_METADATA",
-    "ConfigMap",
-    "ConfigMapMetadata",
-    "Namespace",
-    "Secret",
-    "SecretMetadata",
-    "ServiceAccount",
-    "ServiceAccountMetadata",
-]
-
 
 class ConfigMap(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """A ConfigMap; ``binary_data`` is base64 on the wire."""

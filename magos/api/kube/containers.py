@@ -4,23 +4,6 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
-__all__ = [
-    "Capabilities",
-    "ConfigMapEnvSource",
-    "Container",
-    "ContainerPort",
-    "EnvFromSource",
-    "EnvVar",
-    "EnvVarSource",
-    "FieldRef",
-    "KeySelector",
-    "Resources",
-    "SeccompProfile",
-    "SecretEnvSource",
-    "SecurityContext",
-    "VolumeMount",
-]
-
 
 class KeySelector(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """``secretKeyRef`` or ``configMapKeyRef``: one key of an object in the pod's own namespace."""

@@ -4,8 +4,6 @@ from msgspec import Struct
 
 from magos.api.meta import Kind, ObjectMeta
 
-__all__ = ["LEASES", "Lease", "LeaseSpec"]
-
 
 class LeaseSpec(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """The holder's claim. Times are RFC 3339 with microseconds and only ever compared for equality.

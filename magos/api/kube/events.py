@@ -4,8 +4,6 @@ from msgspec import Struct
 
 from magos.api.meta import Kind, ObjectMeta
 
-__all__ = ["EVENTS", "EventSeries", "KubeEvent", "ObjectReference"]
-
 
 class ObjectReference(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """Which object an Event is about."""

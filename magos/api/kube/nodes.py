@@ -7,8 +7,6 @@ from msgspec import Struct, field
 
 from magos.api.meta import Kind, ObjectMeta
 
-__all__ = ["NODES", "Node", "NodeAddress", "NodeCondition", "NodeSpec", "NodeStatus", "Taint"]
-
 
 class Taint(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """Keeps pods without a matching toleration away."""

@@ -10,22 +10,6 @@ from magos.api.kube.containers import Resources
 from magos.api.kube.podspec import PodSpec
 from magos.api.meta import Kind, ObjectMeta
 
-__all__ = [
-    "PODS",
-    "PODS_IN_FULL",
-    "ContainerState",
-    "ContainerStateRunning",
-    "ContainerStateTerminated",
-    "ContainerStateWaiting",
-    "ContainerStatus",
-    "ObservedContainer",
-    "ObservedPodSpec",
-    "Pod",
-    "PodCondition",
-    "PodManifest",
-    "PodStatus",
-]
-
 
 class ContainerStateWaiting(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """Not started yet; ``reason`` is the kubelet's (``ContainerCreating``, ``ImagePullBackOff``, ...)."""

@@ -8,8 +8,6 @@ from msgspec import Struct, field
 from magos.api.kube.containers import Container, SeccompProfile
 from magos.api.kube.volumes import Volume
 
-__all__ = ["LocalObjectReference", "PodSecurityContext", "PodSpec", "SeccompProfile", "Toleration"]
-
 
 class LocalObjectReference(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """The name of an object in the same namespace."""

@@ -6,15 +6,6 @@ from msgspec import Struct, field
 
 from magos.api.meta import Kind, ObjectMeta
 
-__all__ = [
-    "PERSISTENT_VOLUME_CLAIMS",
-    "ClaimCondition",
-    "PersistentVolumeClaim",
-    "PersistentVolumeClaimSpec",
-    "PersistentVolumeClaimStatus",
-    "VolumeResources",
-]
-
 
 class VolumeResources(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """``resources`` of a claim: the size as ``requests["storage"]``."""

@@ -11,22 +11,6 @@ from msgspec import Struct, field
 
 from magos.api.kube.containers import FieldRef
 
-__all__ = [
-    "ClaimVolumeSource",
-    "ConfigMapProjection",
-    "ConfigMapVolumeSource",
-    "DownwardAPIFile",
-    "DownwardAPIProjection",
-    "EmptyDirVolumeSource",
-    "KeyToPath",
-    "ProjectedSource",
-    "ProjectedVolumeSource",
-    "SecretProjection",
-    "SecretVolumeSource",
-    "ServiceAccountTokenProjection",
-    "Volume",
-]
-
 
 class KeyToPath(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """Which key becomes which file; ``mode`` is the file's permission bits."""

@@ -22,8 +22,6 @@ from magos.api.workspace import (
     WorkspaceStatus,
 )
 
-__all__ = ["FIELDS", "STRUCTS"]
-
 _DATE_TIME = FieldRules(keywords={"format": "date-time"})
 _SETS = FieldRules(
     keywords={"maxItems": 256},

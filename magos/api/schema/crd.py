@@ -14,8 +14,6 @@ from magos.api.status import API_VERSION, GROUP, VERSION
 from magos.api.variableset import VARIABLESETS
 from magos.api.workspace import WORKSPACES
 
-__all__ = ["DEFINITIONS", "Column", "Definition", "manifest", "to_yaml"]
-
 _CATEGORY = "magos"
 
 

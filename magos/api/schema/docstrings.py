@@ -9,8 +9,6 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-__all__ = ["field_docs"]
-
 
 @cache
 def field_docs(struct: type) -> Mapping[str, str]:

@@ -3,20 +3,6 @@ r"""The regular expressions of the admission rules, in the syntax that RE2 (CEL)
 The unit tests hold them against each other's examples in Python; the API server tests do so in CEL.
 """
 
-__all__ = [
-    "CREDENTIALS_IN_URL",
-    "GIT_REMOTE_HELPER",
-    "LABEL_KEY",
-    "NOT_A_LABEL_VALUE",
-    "NOT_A_REF",
-    "NOT_RELATIVE",
-    "OBJECT_NAME",
-    "REPO_URL",
-    "UNFIT_FOR_URL",
-    "VARIABLE_NAME",
-    "VERSION",
-]
-
 UNFIT_FOR_URL = r"^-|[\x00-\x20\x7f-\xa0]"
 """A leading dash, a blank or a control character."""
 

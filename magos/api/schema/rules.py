@@ -11,8 +11,6 @@ from typing import Any
 
 from msgspec import Struct, field
 
-__all__ = ["FieldRules", "Rule", "at_most", "matches", "must_not_match", "reference", "required", "text"]
-
 
 class Rule(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """One entry of ``x-kubernetes-validations``."""

@@ -17,8 +17,6 @@ from magos.api.schema.docstrings import field_docs
 from magos.api.schema.rules import FieldRules, Rule
 from magos.api.selectors import LabelSelector
 
-__all__ = ["JsonSchema", "object_schema", "structs_of", "unused_rules"]
-
 JsonSchema = dict[str, Any]
 
 _NO_RULES = FieldRules()

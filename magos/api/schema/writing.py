@@ -4,8 +4,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["bring_up_to_date"]
-
 
 def bring_up_to_date(files: Mapping[str, str], root: Path, *, origin: str, check: bool) -> bool:
     """Write what differs below ``root``; with ``check`` change nothing and return False if anything does.

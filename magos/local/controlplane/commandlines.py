@@ -7,8 +7,6 @@ import msgspec
 
 from magos.local.controlplane.credentials import KeyPair
 
-__all__ = ["CONTROLLERS", "Layout", "Ports", "apiserver", "controller_manager", "etcd"]
-
 CONTROLLERS: Final = (
     "job-controller",
     "namespace-controller",

@@ -17,8 +17,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from magos.privatefile import write_private
 
-__all__ = ["ADMIN_USER", "CONTROLLER_MANAGER_USER", "Authority", "KeyPair", "kubeconfig_text"]
-
 ADMIN_USER = "magos-admin"
 CONTROLLER_MANAGER_USER = "system:kube-controller-manager"
 

@@ -12,8 +12,6 @@ import magos
 from magos.errors import MagosError
 from magos.local.controlplane.kubectl import Kubectl
 
-__all__ = ["APPLY", "install", "installation", "manifest_folder"]
-
 APPLY: Final = ("apply", "--server-side", "--validate=false", "-f", "-")
 """kubectl's arguments for our own manifests; fetching the schemas to validate them would take a second each time."""
 

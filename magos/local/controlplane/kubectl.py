@@ -14,8 +14,6 @@ import msgspec
 
 from magos.errors import MagosError
 
-__all__ = ["Kubectl", "KubectlFailed", "find_kubectl"]
-
 
 class KubectlFailed(MagosError):
     """kubectl is missing or ended with an error; the text carries what it printed to standard error."""

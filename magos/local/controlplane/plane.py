@@ -32,8 +32,6 @@ from magos.local.processes import ChildProcess, ProcessFailed, ProcessSpec, runn
 from magos.local.programs.assets import ControlPlaneAssets
 from magos.privatefile import write_private
 
-__all__ = ["ControlPlane"]
-
 _STOP_GRACE_SECONDS: Final = 3.0
 """The API server waits up to a minute for open watches; killing it before loses nothing: etcd has the objects."""
 

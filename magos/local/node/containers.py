@@ -21,8 +21,6 @@ from magos.local.node.volumes import PodVolumes
 from magos.local.processes import ChildProcess, ProcessSpec, read_tail, start
 from magos.privatefile import write_private
 
-__all__ = ["ContainerRun", "PodFolder", "image_environment", "now_text"]
-
 _MESSAGES_BYTES = 12 * 1024
 _MESSAGE_BYTES = 4 * 1024
 _FALLBACK_BYTES = 2 * 1024

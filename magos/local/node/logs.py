@@ -17,8 +17,6 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from aiohttp import web
 
-__all__ = ["ContainerLog", "FindLog", "log_server"]
-
 _CHUNK_BYTES = 64 * 1024
 _POLL_SECONDS = 0.1
 """How long a follower waits between two looks at a log file; nothing announces new output."""

@@ -20,9 +20,8 @@ from magos.local.node.sources import PodConfigError, PodSources, environment
 from magos.local.node.status import Progress, pod_status
 from magos.local.node.volumes import PodVolumes
 from magos.local.processes import ProcessFailed
-from magos.runtime.client.client import ApiClient, ApiError
-
-__all__ = ["PodLife"]
+from magos.runtime.client.client import ApiClient
+from magos.runtime.client.errors import ApiError
 
 _RETRY_SECONDS = 1.0
 _GRACE_SECONDS = 30

@@ -25,12 +25,12 @@ from magos.local.node.logs import ContainerLog, log_server
 from magos.local.node.podlife import PodLife
 from magos.local.node.sources import PodSources, Request
 from magos.local.node.volumes import PodVolumes, remove_claim
-from magos.runtime.cache.informer import Change, Informer
-from magos.runtime.client.client import ApiClient, ApiError
+from magos.runtime.cache.cache import Change
+from magos.runtime.cache.informer import Informer
+from magos.runtime.client.client import ApiClient
+from magos.runtime.client.errors import ApiError
 from magos.runtime.clock import SystemClock
 from magos.toolchain.releases import architecture
-
-__all__ = ["NODE_NAME", "PodRunner"]
 
 NODE_NAME = "magos-local"
 

@@ -22,8 +22,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-__all__ = ["START_FAILED", "main"]
-
 START_FAILED = 120
 """Exit code of a sandbox that could not be set up; the reason stands on standard error."""
 

@@ -10,9 +10,8 @@ from typing import Any, TypeVar
 from magos.api import kube
 from magos.api.meta import Kind, Resource
 from magos.errors import MagosError
-from magos.runtime.client.client import ApiClient, ApiError
-
-__all__ = ["PodConfigError", "PodSources", "Request", "environment", "expand", "pod_field"]
+from magos.runtime.client.client import ApiClient
+from magos.runtime.client.errors import ApiError
 
 R = TypeVar("R", bound=Resource)
 

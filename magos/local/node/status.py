@@ -6,8 +6,6 @@ from msgspec import Struct
 
 from magos.api import kube
 
-__all__ = ["Progress", "pod_status"]
-
 _OURS = frozenset({"PodScheduled", "Initialized", "ContainersReady", "Ready"})
 _INITIALIZING = kube.ContainerState(waiting=kube.ContainerStateWaiting(reason="PodInitializing"))
 

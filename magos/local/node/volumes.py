@@ -16,8 +16,6 @@ from magos.api import kube
 from magos.local.node.sources import PodConfigError, PodSources, pod_field
 from magos.privatefile import write_private
 
-__all__ = ["PodVolumes", "claim_folder", "remove_claim"]
-
 _FILE_MODE = 0o644
 _TOKEN_MODE = 0o640
 """The kubelet's modes of projected files and of a projected token in a pod with an fsGroup."""

@@ -24,17 +24,6 @@ from magos.local.programs.golang import VERSION_SECONDS, find_go
 from magos.local.programs.progress import Progress
 from magos.local.programs.recipes import ETCD, KYVERNO, TOFU, Recipe, kubernetes
 
-__all__ = [
-    "AssetSettings",
-    "ControlPlaneAssets",
-    "MachineAssets",
-    "control_plane_assets",
-    "kyverno_program",
-    "machine_assets",
-    "obtain",
-    "tofu_program",
-]
-
 _APISERVER: Final = "kube-apiserver"
 _CONTROLLER_MANAGER: Final = "kube-controller-manager"
 

@@ -15,8 +15,6 @@ from pathlib import Path
 
 from magos.local.programs.progress import Progress
 
-__all__ = ["locked", "place_program", "program_path"]
-
 
 def program_path(cache: Path, key: str, name: str) -> Path:
     """Return the place of the program with that key, whether or not it is there yet."""

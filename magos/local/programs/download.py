@@ -20,8 +20,6 @@ from magos.errors import MagosError
 from magos.local.programs.recipes import Recipe
 from magos.toolchain.releases import architecture
 
-__all__ = ["DownloadFailed", "Downloader", "Sources", "parse_checksum"]
-
 _TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
 """In seconds; the short time for a connection is what a machine without a network waits before it builds."""
 

@@ -27,8 +27,6 @@ from magos.local.programs.golang import Go
 from magos.local.programs.progress import Progress
 from magos.local.programs.recipes import Recipe
 
-__all__ = ["BuildFailed", "GoMod", "Replacement", "build", "main_module"]
-
 _TICK_SECONDS: Final = 1.0
 _KEPT_LINES: Final = 25
 _SHOWN_LINES: Final = 12

@@ -16,9 +16,6 @@ from magos.errors import MagosError
 from magos.local.programs.progress import Progress
 from magos.local.programs.recipes import GO_VERSION
 
-__all__ = ["VERSION_SECONDS", "Go", "GoUnavailable", "find_go", "parse_go_version"]
-
-
 VERSION_SECONDS = 60.0
 """For a program to print its version: milliseconds, once a slow disk has loaded it."""
 

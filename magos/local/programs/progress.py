@@ -11,8 +11,6 @@ from typing import Final, Protocol, TextIO
 
 from magos.terminal import one_line, shown
 
-__all__ = ["LineProgress", "Progress"]
-
 _QUIET_SECONDS: Final = 10.0
 _CLEAR_LINE: Final = "\r\x1b[2K"
 

@@ -9,8 +9,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["ETCD", "GO_VERSION", "KUBERNETES_VERSION", "KYVERNO", "TOFU", "TOFU_VERSION", "Recipe", "kubernetes"]
-
 KUBERNETES_VERSION: Final = "1.36.3"
 ETCD_VERSION: Final = "3.6.16"
 TOFU_VERSION: Final = "1.12.6"

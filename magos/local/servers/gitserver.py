@@ -25,8 +25,6 @@ from msgspec import Struct
 
 from magos.local.servers.loopback import LoggedHandler, RequestLog, WebServer, serving
 
-__all__ = ["GitServer", "git_server"]
-
 
 class GitServer(Struct, frozen=True):
     """A running server, made by :func:`git_server`; ``log`` has the requests it answered."""

@@ -15,8 +15,6 @@ from wsgiref.simple_server import WSGIServer
 
 import msgspec
 
-__all__ = ["LoggedHandler", "RequestLog", "Served", "StaticServer", "WebServer", "serving"]
-
 _REMEMBERED_REQUESTS: Final = 10_000
 """More than a test or a demo sends, and a bound for a server that runs for days."""
 

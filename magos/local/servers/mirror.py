@@ -18,8 +18,6 @@ from magos.api.tool import Distribution
 from magos.local.servers.loopback import LoggedHandler, RequestLog, StaticServer, serving
 from magos.toolchain.releases import architecture, release
 
-__all__ = ["ReleaseMirror", "release_mirror"]
-
 
 class ReleaseMirror:
     """A running mirror, made by :func:`release_mirror`.

@@ -8,8 +8,6 @@ import json
 from pathlib import Path
 from typing import Final
 
-__all__ = ["BROKEN", "SHARED", "environment_files", "hcl_string", "slow_file"]
-
 _VERSIONS: Final = 'terraform {{\n  required_version = ">= 1.5"\n\n  backend "local" {{\n    path = {path}\n  }}\n}}\n'
 
 _ROOT: Final = """\

@@ -17,8 +17,6 @@ from magos.errors import MagosError
 from magos.ids import GitSHA, git_sha
 from magos.local.servers.samplemodule import BROKEN, SHARED, environment_files, slow_file
 
-__all__ = ["SampleRepository"]
-
 _BRANCH: Final = Ref(b"refs/heads/main")
 _HEAD: Final = Ref(b"HEAD")
 _AUTHOR: Final = b"Magos one-machine mode <demo@magos.example>"

@@ -5,8 +5,6 @@ from enum import StrEnum
 
 from magos.reconcilers.refwatcher.watch import ListingKey, Watch
 
-__all__ = ["LONGEST_RETRY", "Group", "Name", "State"]
-
 Name = tuple[str, str]
 """Namespace and name of a Workspace."""
 

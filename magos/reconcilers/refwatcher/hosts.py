@@ -18,8 +18,6 @@ from collections.abc import Hashable
 from enum import IntEnum
 from typing import Generic, TypeVar
 
-__all__ = ["Hosts", "Lane"]
-
 G = TypeVar("G", bound=Hashable)
 
 _RECENT = 8

@@ -25,17 +25,6 @@ from magos.reconcilers.revisions import applied_revision, detected_revision, sou
 from magos.reconcilers.statuses import status_patch
 from magos.runtime.decision import Decision, Event, Outcome, PatchAnnotations, StatusPatch
 
-__all__ = [
-    "TOLERATED_ERRORS",
-    "Failure",
-    "PollAnswer",
-    "Observation",
-    "PollResult",
-    "compare",
-    "reconcile",
-    "told_reason",
-]
-
 TOLERATED_ERRORS = 2
 """Errors in a row that are not worth a condition."""
 

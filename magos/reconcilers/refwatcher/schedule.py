@@ -17,22 +17,10 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
-from magos.reconcilers.refwatcher.group import LONGEST_RETRY, Group, Name, State
+from magos.reconcilers.refwatcher.group import Group, Name, State
 from magos.reconcilers.refwatcher.hosts import Hosts
 from magos.reconcilers.refwatcher.machine import Failure, PollAnswer
 from magos.reconcilers.refwatcher.watch import Access, ListingKey, Watch
-
-__all__ = [
-    "LONGEST_PENALTY",
-    "LONGEST_RETRY",
-    "SLOW",
-    "TOLD_FOR",
-    "PollLimits",
-    "Listing",
-    "Name",
-    "Poll",
-    "PollScheduler",
-]
 
 LONGEST_PENALTY = 3600.0
 """Seconds for which a server can ask not to be asked."""

@@ -16,19 +16,6 @@ from magos.durations import parse_duration
 from magos.ids import is_git_sha
 from magos.runtime.decision import Query, QueryAnswer, Request, View
 
-__all__ = [
-    "ANONYMOUS",
-    "DEFAULT_POLL_INTERVAL",
-    "Access",
-    "RepositoryAccess",
-    "ListingKey",
-    "Subject",
-    "Watch",
-    "WatchSettings",
-    "observe",
-    "poll_interval",
-]
-
 DEFAULT_POLL_INTERVAL = timedelta(seconds=30)
 
 Version = tuple[str, str]

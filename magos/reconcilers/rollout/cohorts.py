@@ -11,8 +11,6 @@ from magos.api.rollout import RolloutStep
 from magos.api.selectors import compile_selector
 from magos.api.workspace import Workspace
 
-__all__ = ["Cohorts", "Step", "UnparsableSelector", "divide", "label_of"]
-
 
 class UnparsableSelector(ValueError):
     """A step's selector cannot be parsed; the text names step and fault."""

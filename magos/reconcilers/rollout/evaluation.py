@@ -22,8 +22,6 @@ from magos.reconcilers.rollout.memberstate import MemberState, member_state
 from magos.reconcilers.rollout.progress import StepState, active_step, states_of
 from magos.reconcilers.rollout.promotion import Obstacle, obstacle_of
 
-__all__ = ["Evaluation", "evaluate", "stored_step"]
-
 
 class Evaluation(Struct, frozen=True, kw_only=True):
     """``current_step`` is always known; ``unselected`` is None where it is unknown.

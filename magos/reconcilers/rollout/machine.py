@@ -23,8 +23,6 @@ from magos.reconcilers.rollout.observation import Observation, live_queries
 from magos.reconcilers.statuses import StatusBuilder
 from magos.runtime.decision import Decision, Event, Outcome, StatusPatch, Unchanged
 
-__all__ = ["reconcile"]
-
 _EVENTS = EventBuilder(ROLLOUTS, "Promote")
 _STATUS = StatusBuilder(ROLLOUTS, owned=frozenset({ConditionType.UNSELECTED_WORKSPACES}))
 _WARNINGS = frozenset({Reason.STEP_FAILED, Reason.NO_WORKSPACES_FOUND, Reason.RECONCILE_ERROR})

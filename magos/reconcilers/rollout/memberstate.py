@@ -11,8 +11,6 @@ from magos.api.workspace import Workspace
 from magos.errors import InvariantViolation
 from magos.reconcilers.revisions import applied_revision, detected_revision
 
-__all__ = ["MemberState", "gated", "member_state"]
-
 
 class MemberState(StrEnum):
     """From what stops all steps to what stops none."""

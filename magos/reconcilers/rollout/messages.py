@@ -10,8 +10,6 @@ from magos.reconcilers.rollout.cohorts import Cohorts, label_of
 from magos.reconcilers.rollout.memberstate import MemberState, gated, member_state
 from magos.reconcilers.rollout.promotion import Obstacle
 
-__all__ = ["MOST_NAMES", "begun", "failed", "listed", "none_selected", "progressing", "unselected"]
-
 MOST_NAMES = 10
 
 

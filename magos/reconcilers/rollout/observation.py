@@ -24,8 +24,6 @@ from magos.runtime.decision import (
     View,
 )
 
-__all__ = ["Observation", "live_queries", "observe"]
-
 
 class Observation(Struct, frozen=True, kw_only=True):
     """A Rollout and the members of the Project of its name, by name. ``live`` tells who said so."""

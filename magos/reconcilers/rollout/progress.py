@@ -15,8 +15,6 @@ from magos.errors import InvariantViolation
 from magos.reconcilers.rollout.cohorts import Step
 from magos.reconcilers.rollout.memberstate import MemberState, member_state
 
-__all__ = ["TABLE", "Place", "StepState", "active_step", "states_of"]
-
 
 class StepState(StrEnum):
     """The gravest member state in a step's cohort; a step without a cohort is complete with its predecessor."""

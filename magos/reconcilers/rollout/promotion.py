@@ -17,8 +17,6 @@ from magos.api.samesource import same_source
 from magos.api.workspace import UsedVariableSet, Workspace
 from magos.reconcilers.revisions import applied_revision, pending_revision, source_of
 
-__all__ = ["Obstacle", "obstacle_of", "released_revisions"]
-
 
 class Obstacle(Struct, frozen=True, kw_only=True):
     """Why a member must wait: for the earlier Workspaces ``behind`` to apply its commit, or a VariableSet if one is

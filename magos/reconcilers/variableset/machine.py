@@ -22,8 +22,6 @@ from magos.reconcilers.variableset.observation import Observation, value_source_
 from magos.reconcilers.variableset.resolution import resolve
 from magos.runtime.decision import Decision, Outcome, QueryFailure
 
-__all__ = ["reconcile"]
-
 _EVENTS = EventBuilder(VARIABLESETS, "Validate")
 _STATUS = StatusBuilder(VARIABLESETS)
 

@@ -17,8 +17,6 @@ from magos.reconcilers.variableset.valuesources import (
 )
 from magos.runtime.decision import QueryFailure, Request, Unreadable, View
 
-__all__ = ["BY_SOURCE", "Observation", "observe", "source_index", "value_source_query"]
-
 BY_SOURCE = "source"
 """Index of VariableSets that the app must provide: one ``source_index`` for each source a set refers to."""
 

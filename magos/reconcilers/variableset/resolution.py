@@ -18,8 +18,6 @@ from magos.api.variableset import (
 )
 from magos.reconcilers.variableset.valuesources import Content, ContentCache, ValueSourceReport
 
-__all__ = ["Resolution", "resolve"]
-
 _LONGEST_LIST = 720
 """Characters of a message that a list of problems may take; the rest says what to do about them."""
 

@@ -11,16 +11,6 @@ from msgspec import Struct
 from magos.api.variableset import SourceKind, ValueSourceKey, VariableSetSpec, reference_of
 from magos.runtime.decision import Query
 
-__all__ = [
-    "Content",
-    "ContentCache",
-    "CachedContent",
-    "ValueSourceContent",
-    "ValueSourceReport",
-    "recognise",
-    "wanted_keys",
-]
-
 
 class ValueSourceContent(Query, frozen=True):
     """What is known about ``keys`` of one source, read past every cache. Value: ``ValueSourceReport``."""

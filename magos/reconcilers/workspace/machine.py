@@ -42,8 +42,6 @@ from magos.reconcilers.workspace.observation import Observation
 from magos.reconcilers.workspace.situation import NO_RUN, phase_of, situation_of
 from magos.runtime.decision import AddFinalizer, Decision, Outcome
 
-__all__ = ["TABLE", "reconcile"]
-
 Handler: TypeAlias = Callable[[Observation, Any], Move]
 """Gets the evidence of its situation; ``_on`` has the type checker compare the two."""
 

@@ -24,8 +24,6 @@ from magos.reconcilers.workspace.inputs.variables import Composition
 from magos.reconcilers.workspace.observation import Observation
 from magos.runtime.decision import Decision, Effect, Event, EventType, Outcome, Query, StatusPatch
 
-__all__ = ["Move", "ask_all", "ask_inputs", "ask_live", "conclude", "keep", "normal", "to", "warning"]
-
 
 class Move(Struct, frozen=True, kw_only=True):
     """What a handler wants. ``status`` None writes no status at all in this pass."""

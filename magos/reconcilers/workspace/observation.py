@@ -39,8 +39,6 @@ from magos.reconcilers.workspace.inputs.variables import Outcome as Inputs
 from magos.reconcilers.workspace.pod.settings import WorkspaceSettings
 from magos.runtime.decision import Query, QueryAnswer, QueryFailure, Refusal, Request, View
 
-__all__ = ["BY_WORKSPACE", "Observation", "observe", "workspace_index"]
-
 BY_WORKSPACE = "workspace"
 """Index of Jobs and pods that the app must provide: ``workspace_index(namespace, label value)``."""
 

@@ -43,8 +43,6 @@ from magos.reconcilers.workspace.evidence.triggers import (
 )
 from magos.reconcilers.workspace.observation import Observation
 
-__all__ = ["NO_RUN", "phase_of", "situation_of"]
-
 NO_RUN = ""
 """Stands in the table for a Workspace without a run: no phase yet, a phase it cannot be in, or no run named."""
 

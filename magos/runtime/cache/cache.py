@@ -27,8 +27,6 @@ from magos.runtime.cache.quarantine import Quarantine
 from magos.runtime.client.watchevents import Undecodable, WatchEvent, WatchType
 from magos.runtime.resourceversion import is_older
 
-__all__ = ["Cache", "Change"]
-
 R = TypeVar("R", bound=Resource)
 
 

@@ -13,8 +13,6 @@ from typing import Generic, TypeVar
 
 from magos.errors import InvariantViolation
 
-__all__ = ["IndexFunction", "Indexer", "ObjectKey", "Unindexable"]
-
 R = TypeVar("R")
 
 ObjectKey = tuple[str, str]

@@ -27,11 +27,11 @@ from magos.runtime.cache.cache import Cache, Change
 from magos.runtime.cache.indexer import ObjectKey
 from magos.runtime.cache.selection import Selection
 from magos.runtime.cache.watcher import ListCall, WatchCall, Watcher
-from magos.runtime.client.client import ApiClient, ApiError, Undecodable, WatchEvent
+from magos.runtime.client.client import ApiClient
+from magos.runtime.client.errors import ApiError
 from magos.runtime.client.interner import Interner
+from magos.runtime.client.watchevents import Undecodable, WatchEvent
 from magos.runtime.clock import Clock
-
-__all__ = ["Change", "Informer", "InformerStats"]
 
 R = TypeVar("R", bound=Resource)
 

@@ -13,8 +13,6 @@ from magos.api.meta import Kind
 from magos.runtime.cache.indexer import IndexFunction, ObjectKey
 from magos.runtime.client.watchevents import Undecodable
 
-__all__ = ["Quarantine"]
-
 
 class Quarantine:
     """See the module. Not thread-safe: it belongs to its cache."""

@@ -8,8 +8,6 @@ object is rather too long than left out.
 import re
 from collections.abc import Callable, Mapping
 
-__all__ = ["Selection"]
-
 _PARTS = re.compile(r",(?![^(]*\))")
 _EQUALITY = re.compile(r"([^\s=!,()]+)\s*(!?=|==)\s*([^\s=!,()]*)")
 _SET = re.compile(r"([^\s=!,()]+)\s+(in|notin)\s*\(([^()]*)\)")

@@ -24,10 +24,10 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from msgspec import Struct
 
 from magos.api.meta import Resource
-from magos.runtime.client.client import PAGE_SIZE, ApiError, ListPage, Undecodable, WatchEvent, WatchType
+from magos.runtime.client.client import PAGE_SIZE
+from magos.runtime.client.errors import ApiError
+from magos.runtime.client.watchevents import ListPage, Undecodable, WatchEvent, WatchType
 from magos.runtime.resourceversion import is_older
-
-__all__ = ["Action", "ListCall", "Listed", "Phase", "WatchCall", "Watcher"]
 
 R = TypeVar("R", bound=Resource)
 

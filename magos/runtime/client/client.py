@@ -43,25 +43,8 @@ from magos.runtime.client.requests import (
     object_path,
 )
 from magos.runtime.client.transport import HttpRequest, HttpResponse, HttpStream, Lane, Transport, TransportError
-from magos.runtime.client.watchevents import ListPage, Undecodable, WatchEvent, WatchType
+from magos.runtime.client.watchevents import ListPage, Undecodable, WatchEvent
 from magos.runtime.decision import UNREADABLE
-
-__all__ = [
-    "MERGE_PATCH",
-    "PAGE_SIZE",
-    "ApiClient",
-    "ApiError",
-    "CallOptions",
-    "DeleteOptions",
-    "ListPage",
-    "ListQuery",
-    "Status",
-    "Undecodable",
-    "WatchEvent",
-    "WatchQuery",
-    "WatchType",
-    "WriteOptions",
-]
 
 R = TypeVar("R", bound=Resource)
 

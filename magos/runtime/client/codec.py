@@ -23,28 +23,11 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from magos.api.meta import Kind, ListMeta, ObjectMeta, Resource
-from magos.runtime.client.errors import Cause, Status, StatusDetails
+from magos.runtime.client.errors import Status
 from magos.runtime.client.interner import Interner
 from magos.runtime.client.jsonspans import elements, members
 from magos.runtime.client.lines import StreamCorrupt
 from magos.runtime.client.watchevents import ListPage, Undecodable, WatchEvent, WatchType
-
-__all__ = [
-    "Cause",
-    "DecodeError",
-    "ListPage",
-    "Status",
-    "StatusDetails",
-    "StreamCorrupt",
-    "Undecodable",
-    "WatchEvent",
-    "WatchType",
-    "decode_event",
-    "decode_list",
-    "decode_object",
-    "decode_status",
-    "encode_manifest",
-]
 
 R = TypeVar("R", bound=Resource)
 

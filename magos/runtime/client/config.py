@@ -13,8 +13,6 @@ from magos.runtime.client.credentials import Credentials, TokenFile
 from magos.runtime.client.tls import TlsSource
 from magos.runtime.clock import Clock, SystemClock
 
-__all__ = ["SERVICE_ACCOUNT", "ConnectionConfig", "in_cluster", "load_config"]
-
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where the kubelet mounts token, authority and namespace of a pod's ServiceAccount."""
 

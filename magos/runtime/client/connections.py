@@ -25,8 +25,6 @@ from magos.runtime.clock import Clock
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["CAPS", "ConnectionPool", "Connections"]
-
 RELOAD_SECONDS = 300.0
 RETRY_RELOAD_SECONDS = 10.0
 

@@ -18,17 +18,6 @@ from msgspec import Struct
 from magos.errors import ConfigurationError, MagosError
 from magos.runtime.clock import Clock
 
-__all__ = [
-    "Anonymous",
-    "Credential",
-    "CredentialError",
-    "Credentials",
-    "ExecPlugin",
-    "ExecSpec",
-    "StaticToken",
-    "TokenFile",
-]
-
 REREAD_SECONDS = 60.0
 """How long the content of a token file is trusted; the kubelet rotates it well before it expires."""
 

@@ -8,8 +8,6 @@ from msgspec import Struct
 
 from magos.errors import MagosError
 
-__all__ = ["ApiError", "Cause", "Status", "StatusDetails"]
-
 _TOO_LARGE = "ResourceVersionTooLarge"
 _TOO_LARGE_TEXT = "Too large resource version"
 

@@ -13,8 +13,6 @@ from aiohttp.connector import Connection
 
 from magos.runtime.client.transport import TransportError
 
-__all__ = ["FencedRequest", "fenced"]
-
 _may_send: ContextVar[Callable[[], bool] | None] = ContextVar("may_send", default=None)
 
 

@@ -30,8 +30,6 @@ from magos.runtime.clock import Clock, SystemClock
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["HttpTransport", "Observer", "connect"]
-
 INACTIVITY_SECONDS = 75.0
 CONNECT_SECONDS = 10.0
 

@@ -17,8 +17,6 @@ from msgspec import Struct, inspect
 
 from magos.api.meta import ObjectMeta
 
-__all__ = ["Interner"]
-
 T = TypeVar("T")
 
 _LONGEST = 64

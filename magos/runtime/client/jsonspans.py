@@ -8,8 +8,6 @@ are skipped by their quotes, everything else by its brackets.
 import re
 from collections.abc import Iterator
 
-__all__ = ["elements", "members"]
-
 _BLANK = re.compile(rb"[ \t\r\n]*+")
 _QUOTED = rb'"(?:[^"\\]++|\\.)*+"'
 _STRING = re.compile(_QUOTED, re.DOTALL)

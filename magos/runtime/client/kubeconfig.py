@@ -26,8 +26,6 @@ from magos.runtime.client.credentials import (
 from magos.runtime.client.tls import PemSource, TlsSource
 from magos.runtime.clock import Clock
 
-__all__ = ["ResolvedContext", "read_kubeconfig"]
-
 
 class _Cluster(Struct, rename="kebab"):
     server: str = ""

@@ -4,8 +4,6 @@ Promises: a stream may be cut anywhere, in the middle of a UTF-8 sequence too, a
 there is no line limit below ``LINE_LIMIT`` bytes, and a longer line is a ``StreamCorrupt``, never a silent loss.
 """
 
-__all__ = ["LINE_LIMIT", "LineSplitter", "StreamCorrupt"]
-
 LINE_LIMIT = 16 * 1024 * 1024
 """Longest line of a watch stream in bytes; etcd keeps objects below 1.5 MB, so only garbage is longer."""
 

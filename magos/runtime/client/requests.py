@@ -10,19 +10,6 @@ from magos.runtime.client.interner import Interner
 from magos.runtime.client.transport import Lane
 from magos.runtime.decision import Propagation
 
-__all__ = [
-    "JSON",
-    "CallOptions",
-    "DeleteOptions",
-    "ListQuery",
-    "Named",
-    "WatchQuery",
-    "WriteOptions",
-    "accept_header",
-    "named",
-    "object_path",
-]
-
 JSON = "application/json"
 
 

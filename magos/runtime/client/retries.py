@@ -2,8 +2,6 @@
 
 from magos.runtime.client.transport import HttpResponse, TransportError
 
-__all__ = ["RETRIES", "Attempts"]
-
 RETRIES = 10
 RESETS = 3
 

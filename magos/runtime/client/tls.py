@@ -12,8 +12,6 @@ from msgspec import Struct
 
 from magos.errors import ConfigurationError
 
-__all__ = ["PemSource", "TlsMaterial", "TlsSource", "client_context"]
-
 PemSource = Path | bytes | None
 """A file that is read again, fixed PEM data, or nothing."""
 

@@ -11,8 +11,6 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
-__all__ = ["HttpRequest", "HttpResponse", "HttpStream", "Lane", "Transport", "TransportError"]
-
 
 class Lane(StrEnum):
     """Connection class of a request: each has its own connections and in-flight cap, so none can starve another."""

@@ -9,8 +9,6 @@ from magos.api.meta import Kind, ObjectMeta, Resource
 from magos.runtime.client.errors import Status
 from magos.runtime.decision import Unreadable
 
-__all__ = ["ListPage", "Undecodable", "WatchEvent", "WatchType"]
-
 R = TypeVar("R", bound=Resource)
 
 

@@ -38,8 +38,6 @@ from magos.runtime.controller.workqueue import Key
 from magos.runtime.decision import Priority
 from magos.runtime.resourceversion import is_older
 
-__all__ = ["LOOK_AFTER", "STALE_AFTER", "WriteBarrier", "CacheState", "Write"]
-
 _log = structlog.get_logger(__name__)
 
 LOOK_AFTER = 5.0

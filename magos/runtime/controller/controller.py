@@ -38,7 +38,8 @@ import structlog
 from msgspec import Struct, field
 
 from magos.api.meta import Kind, ObjectMeta
-from magos.runtime.cache.informer import Change, Informer
+from magos.runtime.cache.cache import Change
+from magos.runtime.cache.informer import Informer
 from magos.runtime.client.client import ApiClient
 from magos.runtime.client.errors import ApiError
 from magos.runtime.clock import Clock
@@ -55,8 +56,6 @@ from magos.runtime.controller.troubles import Troubles
 from magos.runtime.controller.view import Caches, CacheView
 from magos.runtime.controller.workqueue import Item, Key, QueueObserver, ShutDown, WorkQueue
 from magos.runtime.decision import Decision, Priority, Query, QueryAnswer, Reconciler, Refusal, Request, Unreadable
-
-__all__ = ["Controller", "ControllerSpec", "Machinery"]
 
 ROUNDS = 8
 """Passes in a row that may bring the next one at once (queries, refusals)."""

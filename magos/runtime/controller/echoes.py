@@ -19,8 +19,6 @@ from magos.runtime.controller.consistency import Write
 from magos.runtime.controller.workqueue import Key
 from magos.runtime.decision import Priority
 
-__all__ = ["Echoes", "Version"]
-
 
 class Version(NamedTuple):
     """One state of one object; versions are unique within a resource."""

@@ -39,8 +39,6 @@ from magos.runtime.decision import (
 )
 from magos.runtime.resourceversion import is_older
 
-__all__ = ["Executor", "Step", "StepObserver"]
-
 CONFIRM_EVERY = 0.1
 """Seconds for which the API server's word about a condition of repeated writes is good."""
 

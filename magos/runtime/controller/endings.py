@@ -9,8 +9,6 @@ from magos.runtime.controller.consistency import Write
 from magos.runtime.controller.ledger import Ledger, Target
 from magos.runtime.decision import Create, Delete, Effect, Refusal, StatusPatch
 
-__all__ = ["Applied", "End", "Stop", "judge", "refused"]
-
 
 class End(StrEnum):
     """How the carrying out of a decision ended."""

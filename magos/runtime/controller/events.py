@@ -32,8 +32,6 @@ from magos.runtime.client.transport import Lane
 from magos.runtime.clock import Clock
 from magos.runtime.decision import Event, EventType
 
-__all__ = ["EventRecorder", "cut_note"]
-
 QUEUE_LIMIT = 1000
 SERIES_LIMIT = 4096
 SILENCE = 6 * 60.0

@@ -11,8 +11,6 @@ from magos.api.meta import Kind, ObjectMeta, Resource
 from magos.runtime.controller.consistency import Write
 from magos.runtime.controller.view import Caches
 
-__all__ = ["Ledger", "Target"]
-
 
 class Target(NamedTuple):
     """The object that a step is about."""

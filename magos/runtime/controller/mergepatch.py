@@ -9,8 +9,6 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["merge_patch"]
-
 _ABSENT: Final = object()
 
 

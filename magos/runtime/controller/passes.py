@@ -8,8 +8,6 @@ from msgspec import Struct
 from magos.runtime.controller.workqueue import Key
 from magos.runtime.decision import Outcome
 
-__all__ = ["PassObserver", "PassReport", "Result"]
-
 
 class Result(StrEnum):
     """How a pass is counted; the values are those of controller-runtime's metrics."""

@@ -13,8 +13,6 @@ from typing import Generic, TypeVar
 from magos.errors import InvariantViolation
 from magos.runtime.decision import Priority
 
-__all__ = ["AGED", "AGING_TURN", "PriorityQueue", "Waiting", "rank_of"]
-
 K = TypeVar("K", bound=Hashable)
 
 AGED = 30.0

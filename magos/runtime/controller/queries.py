@@ -16,8 +16,6 @@ from magos.runtime.client.errors import ApiError
 from magos.runtime.clock import Clock
 from magos.runtime.decision import UNREADABLE, LiveGet, LiveList, Query, QueryAnswer, QueryFailure, Unreadable
 
-__all__ = ["QueryHandler", "QueryRefused", "QueryRegistry"]
-
 QueryHandler: TypeAlias = Callable[[Any, ApiClient], Awaitable[Any]]
 """``async (query, client) -> value``; raises ``QueryRefused`` or a permanent ``ApiError`` for a lasting refusal."""
 

@@ -13,8 +13,6 @@ import random
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-__all__ = ["ChurnGuard", "ItemBackoff"]
-
 K = TypeVar("K", bound=Hashable)
 
 BASE = 0.005

@@ -9,8 +9,6 @@ from typing import Any
 from magos.runtime.cache.informer import Informer
 from magos.runtime.controller.workqueue import Key
 
-__all__ = ["Resting"]
-
 
 class Resting:
     """The keys that rest; ``wake`` is called with each of them once when an object leaves the quarantine of a cache."""

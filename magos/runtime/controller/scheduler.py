@@ -9,8 +9,6 @@ import math
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-__all__ = ["Scheduler"]
-
 K = TypeVar("K", bound=Hashable)
 
 _SMALL = 64

@@ -10,11 +10,10 @@ from typing import Any, Generic, TypeVar
 from msgspec import Struct
 
 from magos.api.meta import Kind, Resource, controller_of
-from magos.runtime.cache.informer import Change, Informer
+from magos.runtime.cache.cache import Change
+from magos.runtime.cache.informer import Informer
 from magos.runtime.controller.workqueue import Key
 from magos.runtime.decision import Priority
-
-__all__ = ["WakeUp", "EventSource", "own_key", "owner_key", "usual_priority"]
 
 R = TypeVar("R", bound=Resource)
 

@@ -8,8 +8,6 @@ from magos.runtime.clock import Clock
 from magos.runtime.controller.workqueue import Key
 from magos.runtime.decision import Trouble
 
-__all__ = ["TROUBLE_AFTER", "Troubles"]
-
 TROUBLE_AFTER = 15.0
 """Seconds without a pass that came to its end. The back-off brings two tries between here and a minute."""
 

@@ -15,8 +15,6 @@ from magos.runtime.cache.cache import Cache
 from magos.runtime.client.watchevents import Undecodable
 from magos.runtime.decision import Query, QueryAnswer, Refusal, Trouble
 
-__all__ = ["CacheView", "Caches"]
-
 R = TypeVar("R", bound=Resource)
 
 

@@ -30,8 +30,6 @@ from magos.runtime.controller.ratelimiter import ItemBackoff
 from magos.runtime.controller.scheduler import Scheduler
 from magos.runtime.decision import Priority
 
-__all__ = ["Item", "Key", "QueueObserver", "ShutDown", "WorkQueue"]
-
 _LONGEST_TIMER = 10.0  # the loop's clock stands still during suspend, ours does not: look again at least this often
 _SHORTEST_TIMER = 1e-6
 _CHANGE = rank_of(Priority.CHANGE)

@@ -34,8 +34,6 @@ from magos.runtime.clock import Clock
 from magos.runtime.leaderelection.record import Candidate, LeaseRecords, Timing
 from magos.runtime.leaderelection.resourcelock import LeaseStore
 
-__all__ = ["Candidate", "LeaderElector", "LeadershipLost", "StopGuard", "Timing"]
-
 _log = structlog.get_logger(__name__)
 
 _NEVER = -math.inf

@@ -8,8 +8,6 @@ from magos.api.kube import Lease, LeaseSpec
 from magos.api.meta import ObjectMeta
 from magos.runtime.clock import Clock
 
-__all__ = ["Candidate", "LeaseRecords", "Timing"]
-
 _RELEASED_SECONDS = 1
 
 

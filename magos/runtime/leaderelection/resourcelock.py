@@ -3,10 +3,9 @@
 from typing import Protocol
 
 from magos.api.kube import LEASES, Lease
-from magos.runtime.client.client import ApiClient, ApiError
+from magos.runtime.client.client import ApiClient
+from magos.runtime.client.errors import ApiError
 from magos.runtime.client.transport import Lane
-
-__all__ = ["ApiLease", "LeaseStore"]
 
 
 class LeaseStore(Protocol):

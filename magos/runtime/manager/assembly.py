@@ -16,8 +16,6 @@ from magos.runtime.controller.view import Caches
 from magos.runtime.manager.metrics import Metrics
 from magos.runtime.manager.settings import Settings
 
-__all__ = ["Assembly"]
-
 R = TypeVar("R", bound=Resource)
 
 

@@ -17,7 +17,8 @@ from magos.runtime.controller.effects import Executor
 from magos.runtime.controller.events import EventRecorder
 from magos.runtime.controller.passes import PassObserver
 from magos.runtime.decision import UNREADABLE, Event, EventType
-from magos.runtime.leaderelection.elector import Candidate, LeaderElector, StopGuard
+from magos.runtime.leaderelection.elector import LeaderElector, StopGuard
+from magos.runtime.leaderelection.record import Candidate
 from magos.runtime.leaderelection.resourcelock import ApiLease
 from magos.runtime.manager.assembly import Assembly
 from magos.runtime.manager.health import Check, Health, LoopMonitor
@@ -27,8 +28,6 @@ from magos.runtime.manager.metricsauth import MetricsAuth
 from magos.runtime.manager.metricsserver import MetricsEndpoint, ServingCertificate
 from magos.runtime.manager.settings import Settings
 from magos.runtime.manager.webserver import WebServer
-
-__all__ = ["Composition", "ControllerApp", "Host", "Unguarded"]
 
 STUCK_AFTER = 300.0
 """Seconds after which a worker that has not finished its pass counts as stuck."""

@@ -13,8 +13,6 @@ import structlog
 from magos.runtime.clock import Clock
 from magos.runtime.manager.webserver import WebRequest, WebResponse
 
-__all__ = ["Check", "Health", "LoopMonitor"]
-
 TICK = 0.5
 LAG_LOGGED = 1.0
 LAG_FATAL = 10.0

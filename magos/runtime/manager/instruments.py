@@ -15,8 +15,6 @@ from magos.runtime.controller.view import Caches
 from magos.runtime.controller.workqueue import Key, WorkQueue
 from magos.runtime.manager.metrics import Family, FamilyType, Metrics, Sample
 
-__all__ = ["PassCounts", "QueueMetrics", "RuntimeMetrics"]
-
 PASS_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 QUEUE_BUCKETS = (1e-05, 0.0001, 0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
 _QUEUE = ("name", "controller")

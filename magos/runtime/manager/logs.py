@@ -20,8 +20,6 @@ from typing import Any, Protocol
 import msgspec
 import structlog
 
-__all__ = ["LineWriter", "logging_to"]
-
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 CAPACITY = 10_000
 _LAST_SECONDS = 2.0

@@ -23,8 +23,6 @@ from magos.runtime.controller.controller import Controller
 from magos.runtime.leaderelection.elector import LeadershipLost
 from magos.runtime.manager.composition import Composition, ControllerApp, Host
 
-__all__ = ["ControllerApp", "Host", "Manager"]
-
 EVENTS_DRAIN = 2.0
 SYNC_REPORT = 30.0
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import Histogram as OtelHistogram
     from prometheus_client import Metric
 
-__all__ = ["CONTENT_TYPE", "Collector", "Counter", "Family", "FamilyType", "Histogram", "Metrics", "Sample"]
-
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _log = structlog.get_logger(__name__)

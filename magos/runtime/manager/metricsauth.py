@@ -16,8 +16,6 @@ from magos.runtime.client.client import ApiClient
 from magos.runtime.client.errors import ApiError
 from magos.runtime.clock import Clock
 
-__all__ = ["AccessDecision", "MetricsAuth"]
-
 KEPT = 60.0
 _MOST_KEPT = 256
 _PATH = "/metrics"

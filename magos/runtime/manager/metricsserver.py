@@ -17,8 +17,6 @@ from magos.runtime.manager.metricsauth import AccessDecision, MetricsAuth
 from magos.runtime.manager.settings import Settings
 from magos.runtime.manager.webserver import WebRequest, WebResponse
 
-__all__ = ["MetricsEndpoint", "ServingCertificate"]
-
 RELOAD_SECONDS = 60.0
 
 _log = structlog.get_logger(__name__)

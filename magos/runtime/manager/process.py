@@ -14,14 +14,12 @@ from magos.runtime.client.config import ConnectionConfig
 from magos.runtime.client.http import connect
 from magos.runtime.clock import SystemClock
 from magos.runtime.leaderelection.elector import StopGuard
-from magos.runtime.manager.composition import Unguarded
+from magos.runtime.manager.composition import ControllerApp, Host, Unguarded
 from magos.runtime.manager.instruments import RuntimeMetrics
 from magos.runtime.manager.logs import logging_to
-from magos.runtime.manager.manager import ControllerApp, Host, Manager
+from magos.runtime.manager.manager import Manager
 from magos.runtime.manager.metrics import Metrics
 from magos.runtime.manager.watchdog import Watchdog
-
-__all__ = ["run_controllers"]
 
 _log = structlog.get_logger(__name__)
 

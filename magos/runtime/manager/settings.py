@@ -12,8 +12,6 @@ from msgspec import Struct
 
 from magos.errors import ConfigurationError
 
-__all__ = ["Bind", "Settings", "add_common_flags", "common_settings", "flag_parser", "parse_bind", "parse_flags"]
-
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 

@@ -14,8 +14,6 @@ from typing import Self
 
 from magos.runtime.clock import Clock
 
-__all__ = ["EXIT_CODE", "Watchdog"]
-
 EXIT_CODE = 4
 TOLERANCE = 1.0
 PERIOD = 0.2

@@ -19,8 +19,6 @@ from magos.runtime.manager.settings import Bind
 if TYPE_CHECKING:
     from aiohttp import web
 
-__all__ = ["WebHandler", "WebRequest", "WebResponse", "WebServer"]
-
 _log = structlog.get_logger(__name__)
 _CLOSE_SECONDS = 1.0
 

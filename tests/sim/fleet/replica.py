@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import anyio
 
 from magos.reconcilers.workspace.pod.settings import WorkspaceSettings
-from magos.runtime.manager.manager import ControllerApp, Manager
+from magos.runtime.manager.composition import ControllerApp
+from magos.runtime.manager.manager import Manager
 from magos.runtime.manager.settings import Settings
 from tests.sim.apiserver import SimApiServer
 from tests.sim.fleet.clocks import Clocks

@@ -30,7 +30,7 @@ from magos.reconcilers.refwatcher.machine import PollResult
 from magos.reconcilers.refwatcher.schedule import PollLimits, PollScheduler
 from magos.reconcilers.refwatcher.watch import Access, RepositoryAccess, Watch
 from magos.runtime.client.client import ApiClient
-from magos.runtime.client.codec import ListPage
+from magos.runtime.client.watchevents import ListPage
 from magos.runtime.controller.workqueue import Key
 from magos.runtime.manager.metrics import Metrics
 from magos.runtime.manager.settings import flag_parser

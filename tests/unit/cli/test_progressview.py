@@ -6,7 +6,7 @@ import pytest
 from magos.api.phases import Phase
 from magos.api.workspace import Workspace
 from magos.cli.progressview import ProgressView
-from magos.runtime.cache.informer import Change
+from magos.runtime.cache.cache import Change
 from tests.unit.cli.objects import rollout, workspace
 from tests.unit.local.recorder import Recorder
 

@@ -13,7 +13,7 @@ from magos.api.phases import Phase
 from magos.api.project import Project
 from magos.api.status import CommonStatus
 from magos.cli.tree import load_tree, phase_and_reason, project_tree
-from magos.runtime.client.client import ApiError
+from magos.runtime.client.errors import ApiError
 from tests.unit.cli.objects import workspace
 
 

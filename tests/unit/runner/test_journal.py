@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from magos.masking.message import compose
-from magos.masking.redact import secret_forms
+from magos.masking.secretforms import secret_forms
 from magos.runner.journal import Journal
 from magos.runner.tokens import TokenFiles
 

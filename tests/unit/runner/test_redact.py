@@ -11,7 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from magos.masking.redact import LONGEST_HELD, Redactor, redact, secret_forms
+from magos.masking.redact import LONGEST_HELD, Redactor, redact
+from magos.masking.secretforms import secret_forms
 
 # No '*': a mask beside the rest of a value could otherwise look like a value.
 secrets = st.lists(st.text(alphabet='abcXY/+ %"\n\u00e9=', min_size=4, max_size=12), min_size=1, max_size=4)

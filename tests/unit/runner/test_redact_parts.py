@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from magos.masking.redact import redact, redact_echo, secret_forms
-from magos.masking.secretforms import token_values
+from magos.masking.redact import redact, redact_echo
+from magos.masking.secretforms import secret_forms, token_values
 
 ACCOUNT = {
     "type": "service_account",

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from magos.masking.redact import LONGEST_HELD, Redactor, redact, secret_forms
+from magos.masking.redact import LONGEST_HELD, Redactor, redact
+from magos.masking.secretforms import secret_forms
 from magos.masking.wrapped import LONGEST_GAP, unwrapped
 
 DSN = "host=db.internal port=5432 user=app password=hunter2-hunter2 sslmode=require connect_timeout=10"

@@ -15,11 +15,11 @@ from magos.api.names import JobType
 from magos.api.reasons import Reason
 from magos.api.result import PlannedChanges
 from magos.api.runnerpod import Stage
-from magos.folder import Folder
+from magos.folder import Folder, NotRegular
 from magos.privatefile import write_private
 from magos.runner.config import load_render
 from magos.runner.diagnostics import LONGEST_DIAGNOSTIC, last_error
-from magos.runner.files import NotRegular, open_regular, read_limited
+from magos.runner.files import open_regular, read_limited
 from magos.runner.markers import create_start_marker, remove_other_runs
 from magos.runner.outcome import StageFailed
 from magos.runner.paths import Paths

@@ -10,7 +10,8 @@ import pytest
 
 from magos.api.result import Outcome
 from magos.api.runnerpod import Stage
-from magos.masking.redact import redact, secret_forms
+from magos.masking.redact import redact
+from magos.masking.secretforms import secret_forms
 from magos.runner.config import load_job, load_render
 from magos.runner.context import Context
 from magos.runner.job import evaluate

@@ -11,8 +11,6 @@ from magos.reconcilers.permission import permitted
 from magos.reconcilers.workspace.observation import Observation
 from magos.reconcilers.workspace.pod.record import decode_record
 
-__all__ = ["is_held", "stray_jobs"]
-
 
 def is_held(job: Job) -> bool:
     """True if the Job was never let go: no pod of it has ever been there. One that a person suspends later is not."""

@@ -15,8 +15,6 @@ from magos.reconcilers.workspace.evidence.results import Evidence
 from magos.reconcilers.workspace.evidence.situations import JobEnded, JobMissing
 from magos.reconcilers.workspace.observation import Observation
 
-__all__ = ["MOST_REPETITIONS", "interrupted", "pause_before", "paused_until"]
-
 MOST_REPETITIONS = 3
 """So often in a row a plan is repeated by itself."""
 

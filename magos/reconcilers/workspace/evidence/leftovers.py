@@ -18,8 +18,6 @@ from magos.reconcilers.revisions import detected_revision
 from magos.reconcilers.workspace.evidence.held import is_held
 from magos.reconcilers.workspace.observation import Observation
 
-__all__ = ["deletable_jobs", "earlier_jobs", "leftovers"]
-
 
 def leftovers(workspace: Workspace, status: WorkspaceStatus | None = None) -> tuple[str, ...]:
     """Return the annotations that a Workspace in a terminal phase must no longer carry.

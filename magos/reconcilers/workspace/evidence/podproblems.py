@@ -13,8 +13,6 @@ from magos.api.reasons import Reason
 from magos.api.runnerpod import POD_VOLUMES, TERMINATED
 from magos.reconcilers.effects import JobWarning
 
-__all__ = ["EndCause", "StartProblem", "about_quota", "end_cause", "start_problem"]
-
 _IMAGE = frozenset(
     {
         "ErrImagePull",

@@ -19,8 +19,6 @@ from magos.reconcilers.workspace.observation import Observation
 from magos.reconcilers.workspace.pod.record import decode_record
 from magos.runtime.decision import Effect
 
-__all__ = ["Unstarted", "abandoned_jobs", "has_ended", "pod_started", "running_type", "unstarted"]
-
 _PATIENCE = timedelta(seconds=10)
 """An ordinary start takes this long; only then is a cause looked for and shown."""
 

@@ -13,8 +13,6 @@ from magos.api.result import Outcome, Result, decode_result
 from magos.api.runnerpod import TERMINATED, Stage
 from magos.reconcilers.workspace.evidence.podproblems import EndCause
 
-__all__ = ["OUTCOME_UNKNOWN", "Evidence", "judge", "message_of", "result_of_deletion", "result_of_pods"]
-
 OUTCOME_UNKNOWN = "The outcome of the apply is unknown; the next run plans again."
 
 

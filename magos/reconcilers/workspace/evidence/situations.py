@@ -10,26 +10,6 @@ from magos.api.workspace import AwaitingApproval
 from magos.reconcilers.workspace.evidence.triggers import Cause
 from magos.runtime.decision import QueryFailure, Refusal
 
-__all__ = [
-    "Abandoned",
-    "Approved",
-    "Denied",
-    "Found",
-    "HalfReset",
-    "JobEnded",
-    "JobHeld",
-    "JobMissing",
-    "JobPresent",
-    "JobRunning",
-    "JobUnstarted",
-    "Leftovers",
-    "Plain",
-    "RefusedStart",
-    "Situation",
-    "StrayJobs",
-    "Triggered",
-]
-
 
 class Situation(StrEnum):
     """See ``docs/design/workspace-machine.md``."""

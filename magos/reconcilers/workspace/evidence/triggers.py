@@ -17,18 +17,6 @@ from magos.reconcilers.workspace.inputs.specification import same_specification
 from magos.reconcilers.workspace.inputs.variables import sets_changed, variables_changed
 from magos.reconcilers.workspace.observation import Observation
 
-__all__ = [
-    "JUDGED_AGAIN",
-    "REASONS",
-    "Cause",
-    "amendment_cause",
-    "find_cause",
-    "higher",
-    "named_cause",
-    "refused_start",
-    "unconfirmed",
-]
-
 REASONS = {
     Trigger.CONFIGURATION: Reason.CONFIGURATION_CHANGED,
     Trigger.REVISION: Reason.NEW_REVISION_DETECTED,

@@ -31,8 +31,6 @@ from magos.reconcilers.workspace.move import Move, ask_live, to, warning
 from magos.reconcilers.workspace.observation import Observation
 from magos.runtime.decision import Effect, Outcome, QueryFailure, Refusal, RemoveFinalizer
 
-__all__ = ["delete"]
-
 _PATIENCE = timedelta(minutes=1)
 _FORCE = "set magosproject.io/force-delete=true"
 _REFUSED = "The API server refused to go on"

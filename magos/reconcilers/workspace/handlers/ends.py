@@ -28,7 +28,6 @@ from magos.reconcilers.workspace.move import Move, ask_inputs, ask_live, keep, t
 from magos.reconcilers.workspace.observation import Observation
 from magos.runtime.decision import Outcome as PassOutcome
 
-__all__ = ["apply_ended", "apply_missing", "conclude_apply", "conclude_plan", "plan_ended", "plan_missing"]
 _STILL_LOCKED = "Check whether the state is still locked."
 
 

@@ -15,8 +15,6 @@ from magos.reconcilers.workspace.move import Move, normal, to, warning
 from magos.reconcilers.workspace.observation import Observation
 from magos.reconcilers.workspace.pod.record import decode_record
 
-__all__ = ["clean_up", "finish", "observed"]
-
 _ACTIONS = {"ApplySucceeded": "Apply", "NoChanges": "Plan", "ApplyFailed": "Apply"}
 
 

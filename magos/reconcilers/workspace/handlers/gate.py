@@ -14,8 +14,6 @@ from magos.reconcilers.workspace.move import Move, keep, normal, to
 from magos.reconcilers.workspace.observation import Observation
 from magos.runtime.decision import Outcome
 
-__all__ = ["open_gate", "wait_for_approval"]
-
 
 def wait_for_approval(seen: Observation) -> Move:
     """Nothing happens but the schedule rolling on; status says since when whose approval is missing."""

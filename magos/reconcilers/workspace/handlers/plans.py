@@ -17,8 +17,6 @@ from magos.reconcilers.workspace.handlers.reset import remove_annotations
 from magos.reconcilers.workspace.move import Move, normal, to
 from magos.reconcilers.workspace.observation import Observation
 
-__all__ = ["findings", "plan_succeeded", "rejected"]
-
 _MOST_VIOLATIONS = 50
 _LONGEST_LIST = 900
 """Characters of a message that violations may take; the rest says what to do about them."""

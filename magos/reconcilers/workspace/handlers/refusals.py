@@ -23,8 +23,6 @@ from magos.reconcilers.workspace.move import Move, keep, to, warning
 from magos.reconcilers.workspace.observation import Observation
 from magos.runtime.decision import UNREADABLE, Create, Outcome, PatchAnnotations, QueryFailure, Refusal
 
-__all__ = ["explain"]
-
 _PATIENCE = timedelta(minutes=1)
 
 

@@ -22,8 +22,6 @@ from magos.reconcilers.workspace.move import Move, ask_inputs, keep, warning
 from magos.reconcilers.workspace.observation import Observation
 from magos.runtime.decision import Outcome
 
-__all__ = ["repeat", "wait_for_repetition"]
-
 _ROUNDED_UP = timedelta(microseconds=999_999)
 
 

@@ -28,17 +28,6 @@ from magos.reconcilers.workspace.move import Move, ask_inputs, normal, to
 from magos.reconcilers.workspace.observation import Observation
 from magos.runtime.decision import Delete, Effect, PatchAnnotations
 
-__all__ = [
-    "amend",
-    "begin",
-    "delete_job",
-    "finish_reset",
-    "inputs_of",
-    "remove_annotations",
-    "remove_permission",
-    "reset",
-]
-
 
 def begin(seen: Observation, found: Triggered) -> Move:
     """Reset with the first trigger that holds."""

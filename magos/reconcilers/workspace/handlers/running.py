@@ -25,15 +25,6 @@ from magos.reconcilers.workspace.observation import Observation
 from magos.reconcilers.workspace.pod.record import JobRecord, decode_record
 from magos.runtime.decision import Outcome, Release, Unchanged
 
-__all__ = [
-    "adopt_apply",
-    "adopt_plan",
-    "progress_apply",
-    "progress_plan",
-    "release_apply",
-    "watch_start",
-]
-
 
 def adopt_plan(seen: Observation, found: JobPresent) -> Move:
     """The plan Job exists, or at least its pod: the run is what the Job was created with."""

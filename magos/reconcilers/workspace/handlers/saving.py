@@ -24,8 +24,6 @@ from magos.reconcilers.workspace.move import Move, ask_live
 from magos.reconcilers.workspace.observation import Observation
 from magos.runtime.decision import PatchAnnotations
 
-__all__ = ["gather", "secure"]
-
 
 def gather(seen: Observation, job_type: JobType, found: JobEnded) -> Evidence | Move:
     """Return the evidence, or the move that secures it first."""

@@ -15,8 +15,6 @@ from msgspec.structs import replace
 from magos.api import annotations
 from magos.durations import format_duration, parse_duration
 
-__all__ = ["DEFAULT_INTERVAL", "DIRECT_EDIT", "Annotated", "approved_by", "principal_of", "read_annotations"]
-
 DIRECT_EDIT = "direct edit (unverified)"
 """Stands for whoever annotated the Workspace, where nothing proves who it was (spec §5.1)."""
 

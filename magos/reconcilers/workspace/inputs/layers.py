@@ -4,8 +4,6 @@ from msgspec import Struct
 
 from magos.api.variableset import VariableSet
 
-__all__ = ["Awaiting", "Layer", "Problem", "Unresolved"]
-
 _LONGEST_LIST = 720
 """Characters of a message that a list of problems may take; the rest says what to do about them."""
 

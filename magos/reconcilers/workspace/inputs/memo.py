@@ -8,8 +8,6 @@ of them is another. So what is kept grows with the number of Workspaces and with
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-__all__ = ["Memo"]
-
 V = TypeVar("V")
 
 

@@ -3,8 +3,6 @@
 from magos.api.meta import OwnerReference
 from magos.api.workspace import WORKSPACES, Workspace
 
-__all__ = ["owned_by"]
-
 
 def owned_by(workspace: Workspace) -> OwnerReference:
     """Return the reference that makes ``workspace`` the controller of an object in its namespace."""

@@ -21,15 +21,6 @@ from magos.bounds import POLICY_TEXTS
 from magos.ids import Digest
 from magos.reconcilers.workspace.inputs.ownership import owned_by
 
-__all__ = [
-    "SelectedPolicies",
-    "policies_config_map",
-    "policies_mount",
-    "policies_volume",
-    "policy_environment",
-    "select_policies",
-]
-
 _LARGEST_CONTENT: Final = POLICY_TEXTS.limit
 """Bytes that the API server accepts in the values of a ConfigMap; names are counted here too."""
 _LONGEST_KEY: Final = 253

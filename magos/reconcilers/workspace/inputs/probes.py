@@ -25,21 +25,6 @@ from magos.reconcilers.effects import JobEvents, RepositorySecrets
 from magos.reconcilers.workspace.inputs.specification import effective_selector
 from magos.runtime.decision import LiveGet, LiveList, Query
 
-__all__ = [
-    "account_probe",
-    "claim_probe",
-    "events_probe",
-    "input_probes",
-    "live_probes",
-    "policies_probe",
-    "project_probe",
-    "secrets_probe",
-    "set_names",
-    "set_probe",
-    "start_probes",
-    "stored_policies_probe",
-]
-
 
 def live_probes(namespace: str, name: str) -> tuple[Query, ...]:
     """Return the reads that make an observation live."""

@@ -18,8 +18,6 @@ from magos.durations import parse_duration
 from magos.reconcilers.storedtimes import believed, read_time
 from magos.reconcilers.workspace.inputs.annotated import read_annotations
 
-__all__ = ["Schedule", "advance", "schedule_of"]
-
 
 class Schedule(Struct, frozen=True, kw_only=True):
     """``due`` says that a tick has passed unanswered; ``next`` is the tick that follows, always after now."""

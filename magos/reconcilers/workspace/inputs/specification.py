@@ -13,14 +13,6 @@ from magos.api.workspace import Workspace
 from magos.ids import digest_of
 from magos.reconcilers.workspace.inputs.memo import Memo
 
-__all__ = [
-    "EffectiveSelector",
-    "effective_selector",
-    "forget_specification",
-    "same_specification",
-    "specification_hash",
-]
-
 _SELECTOR_DIGITS = 16
 
 

@@ -27,17 +27,6 @@ from magos.api.workspace import UsedVariable, UsedVariableSet, Workspace
 from magos.ids import digest_of, short_hash
 from magos.reconcilers.workspace.inputs.layers import Awaiting, Layer, Problem, Unresolved
 
-__all__ = [
-    "Composition",
-    "Outcome",
-    "apply_environment",
-    "compose",
-    "layers_of",
-    "plan_environment",
-    "sets_changed",
-    "variables_changed",
-]
-
 MANIFEST_BYTES = 1024 * 1024
 """What the variables may take in a Job or a status: an object of more than 1.5 MiB is not stored."""
 

@@ -16,8 +16,6 @@ from magos.api.workspace import Workspace
 from magos.reconcilers.effects import RepositorySecretReport
 from magos.reconcilers.workspace.inputs.policies import SelectedPolicies, policy_environment
 
-__all__ = ["FIXED_NAMES", "FIXED_PREFIXES", "JobPlan", "stage_environment"]
-
 FIXED_PREFIXES = runnerpod.OWN_PREFIXES
 """What a pod configuration must not set: names that begin like this ..."""
 

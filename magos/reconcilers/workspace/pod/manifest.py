@@ -39,8 +39,6 @@ from magos.reconcilers.workspace.pod.record import JobRecord, encode_record
 from magos.reconcilers.workspace.pod.settings import PodConfig, WorkspaceSettings
 from magos.reconcilers.workspace.pod.stages import fixed_mounts, fixed_volumes
 
-__all__ = ["CLAIM_KIND", "DEFAULT_DEADLINE_SECONDS", "IDENTITY", "claim_manifest", "job_manifest"]
-
 IDENTITY = (labels.WORKSPACE, labels.JOB_TYPE, labels.RUN_ID)
 """Labels that a Job found under our name must share to be ours."""
 

@@ -10,8 +10,6 @@ from msgspec import Struct, field
 from magos.api.names import JobType
 from magos.ids import is_git_sha, parse_run_id
 
-__all__ = ["JobRecord", "decode_record", "encode_record"]
-
 
 class JobRecord(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """One Job's share of a run; empty texts mean unknown or none.

@@ -11,8 +11,6 @@ from magos.api.kube import EnvFromSource, EnvVar, LocalObjectReference, Resource
 from magos.api.runnerpod import DEFAULT_SCHEMES, SCRATCH_VOLUME, WORK_VOLUME, Stage, tmp_volume
 from magos.reconcilers.workspace.pod.toolversion import MINIMUM_OPENTOFU, MINIMUM_TERRAFORM
 
-__all__ = ["DEFAULT_RESOURCES", "DEFAULT_VOLUME_SIZES", "MINIMUM_GRACE_SECONDS", "PodConfig", "WorkspaceSettings"]
-
 MINIMUM_GRACE_SECONDS = 120
 
 

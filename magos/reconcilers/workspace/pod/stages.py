@@ -22,8 +22,6 @@ from magos.api.kube.volumes import ConfigMapProjection, DownwardAPIFile, Downwar
 from magos.api.names import JobType
 from magos.api.runnerpod import Stage, stages_of
 
-__all__ = ["FIXED_MOUNT_PATHS", "FIXED_VOLUMES", "fixed_mounts", "fixed_volumes"]
-
 _TOKEN_SECONDS = 3607  # what the API server's own admission asks for
 
 FIXED_MOUNT_PATHS = (

@@ -9,8 +9,6 @@ from typing import Final
 
 from magos.api.tool import Distribution
 
-__all__ = ["MINIMUM_OPENTOFU", "MINIMUM_TERRAFORM", "SETTINGS", "precedes"]
-
 MINIMUM_TERRAFORM: Final = "1.9.1"
 """The first release whose installer does not execute what a module's repository says (CVE-2024-6257)."""
 

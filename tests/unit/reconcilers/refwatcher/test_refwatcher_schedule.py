@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from magos.reconcilers.refwatcher.group import Name
 from magos.reconcilers.refwatcher.machine import Failure
-from magos.reconcilers.refwatcher.schedule import SLOW, Listing, Name, Poll, PollLimits, PollScheduler
+from magos.reconcilers.refwatcher.schedule import SLOW, Listing, Poll, PollLimits, PollScheduler
 from magos.reconcilers.refwatcher.watch import Access, ListingKey, Watch
 
 SHA = "a" * 40

@@ -11,7 +11,7 @@ from magos.api.meta import Kind, ObjectMeta
 from magos.errors import InvariantViolation
 from magos.runtime.cache.cache import Cache, Change
 from magos.runtime.cache.indexer import Indexer
-from magos.runtime.client.codec import Undecodable, WatchEvent, WatchType
+from magos.runtime.client.watchevents import Undecodable, WatchEvent, WatchType
 
 
 class Thing(Struct, frozen=True, kw_only=True):

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from magos.api.meta import ObjectMeta
 from magos.runtime.cache.watcher import FIRST, LONGEST, PATIENCE, QUIET, SILENCES, ListCall, Phase, WatchCall, Watcher
-from magos.runtime.client.codec import Cause, ListPage, Status, StatusDetails, WatchEvent, WatchType
-from magos.runtime.client.errors import ApiError
+from magos.runtime.client.errors import ApiError, Cause, Status, StatusDetails
+from magos.runtime.client.watchevents import ListPage, WatchEvent, WatchType
 
 
 class Thing(Struct, frozen=True):

@@ -10,7 +10,8 @@ import pytest
 from msgspec import Struct, field
 
 from magos.api.meta import Kind, ObjectMeta
-from magos.runtime.client.client import ApiClient, ApiError
+from magos.runtime.client.client import ApiClient
+from magos.runtime.client.errors import ApiError
 from magos.runtime.client.transport import HttpRequest, HttpResponse, HttpStream, Lane, TransportError
 from magos.runtime.decision import Propagation
 

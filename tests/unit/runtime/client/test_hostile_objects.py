@@ -14,8 +14,9 @@ from msgspec import Struct, field
 
 from magos.api.meta import Kind, ObjectMeta
 from magos.runtime.cache.cache import Cache
-from magos.runtime.client.client import ApiClient, ApiError
+from magos.runtime.client.client import ApiClient
 from magos.runtime.client.codec import DecodeError, decode_event, decode_list, decode_object, decode_status
+from magos.runtime.client.errors import ApiError
 from magos.runtime.client.interner import Interner
 from magos.runtime.client.lines import StreamCorrupt
 from magos.runtime.client.transport import HttpRequest, HttpResponse

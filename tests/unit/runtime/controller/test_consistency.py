@@ -14,7 +14,7 @@ from magos.api.kube import CONFIG_MAPS, JOBS, ConfigMap
 from magos.api.meta import ObjectMeta
 from magos.runtime.cache.informer import Informer
 from magos.runtime.client.client import ApiClient
-from magos.runtime.client.codec import WatchEvent, WatchType
+from magos.runtime.client.watchevents import WatchEvent, WatchType
 from magos.runtime.controller.consistency import LOOK_AFTER, STALE_AFTER, CacheState, Write, WriteBarrier
 from magos.runtime.controller.workqueue import Key
 from magos.runtime.decision import Priority

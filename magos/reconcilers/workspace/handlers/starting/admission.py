@@ -19,8 +19,6 @@ from magos.reconcilers.workspace.inputs.specification import effective_selector
 from magos.reconcilers.workspace.observation import Observation
 from magos.reconcilers.workspace.pod.toolversion import SETTINGS, precedes
 
-__all__ = ["Refused", "judge_secret", "judge_specs", "judge_start", "scheme_of", "selected_policies"]
-
 _URL = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 _SCP = re.compile(r"(?:[^@/:\s]+@)?[^@/:\s]+:")
 _SAME_AS = {"git+ssh": "ssh"}

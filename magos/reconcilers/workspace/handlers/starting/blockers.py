@@ -14,8 +14,6 @@ from magos.reconcilers.workspace.observation import Observation
 from magos.reconcilers.workspace.pod.manifest import claim_manifest
 from magos.runtime.decision import Create, Effect
 
-__all__ = ["Blocker", "find_blocker", "foreign_claim", "judge_claim", "lost_claim"]
-
 
 class Blocker(Struct, frozen=True, kw_only=True):
     """What a start waits for: it will be gone by itself, by a person's hand, or by ``effects``."""

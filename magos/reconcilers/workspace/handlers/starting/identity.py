@@ -12,8 +12,6 @@ from magos.api.reasons import Reason
 from magos.reconcilers.workspace.handlers.starting.admission import Refused
 from magos.reconcilers.workspace.observation import Observation
 
-__all__ = ["judge_identity", "judge_namespace"]
-
 _TRUE = "true"
 
 

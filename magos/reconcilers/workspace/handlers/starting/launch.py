@@ -20,8 +20,6 @@ from magos.reconcilers.workspace.pod.manifest import IDENTITY, job_manifest
 from magos.reconcilers.workspace.pod.record import JobRecord
 from magos.runtime.decision import Create, Delete, Effect, Unchanged
 
-__all__ = ["create_apply", "create_plan", "store_policies"]
-
 
 def create_plan(seen: Observation, run: CurrentRun, inputs: Composition, policies: SelectedPolicies | None) -> Effect:
     """Return the creation of the plan Job of ``run``."""

@@ -33,8 +33,6 @@ from magos.reconcilers.workspace.move import Move, ask_all, ask_live, keep, to, 
 from magos.reconcilers.workspace.observation import Observation
 from magos.runtime.decision import Effect, Event, Outcome
 
-__all__ = ["await_permission", "refuse", "rejudge", "restart", "start_apply", "start_plan"]
-
 
 def await_permission(seen: Observation) -> Move:
     """Show who is expected to give permission, and why what the Workspace may carry is none."""
