@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from magos.git.errors import GitError, GitReason
@@ -39,13 +39,25 @@ def test_loopback_and_private_networks_are_permitted_until_they_are_denied(addre
     assert not Peers(denied=parse_networks("0.0.0.0/0,::/0")).permits(address)
 
 
+def inside(address: Any) -> Any:
+    """The IPv4 address that an IPv6 one stands for (RFC 4291 §2.5.5.2, RFC 3056, RFC 6052), None if there is none."""
+    if address.version == 4:
+        return None
+    if address in ipaddress.ip_network("64:ff9b::/96"):
+        return ipaddress.IPv4Address(address.packed[12:])
+    return address.ipv4_mapped or address.sixtofour
+
+
 @given(st.ip_addresses(), st.ip_addresses())
+@example(ipaddress.ip_address("::ffff:0:0"), ipaddress.ip_address("0.0.0.0"))
+@example(ipaddress.ip_address("2002::"), ipaddress.ip_address("0.0.0.0"))
+@example(ipaddress.ip_address("64:ff9b::"), ipaddress.ip_address("0.0.0.0"))
 def test_what_is_allowed_wins_and_what_is_denied_stays_denied(first: Any, second: Any) -> None:
     denied = Peers(denied=parse_networks(str(first)))
     assert not denied.permits(str(first))
     both = Peers(denied=denied.denied, allowed=parse_networks(str(second)))
     assert both.permits(str(second))
-    assert both.permits(str(first)) == (first == second)
+    assert both.permits(str(first)) == (second in (first, inside(first)))
 
 
 @pytest.mark.parametrize("text", ["10.0.0.0/33", "host.example", "10.0.0.1/8", "1,"])
