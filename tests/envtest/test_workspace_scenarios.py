@@ -174,8 +174,9 @@ def test_jobs_deleted_by_a_person(stage: Stage) -> None:
     stage.delete_job(stage.run.plan_job)
     stage.reaches("Pending", "Interrupted")
     stage.removes(pod)
-    stage.annotate(reconcile_request="again")
-    stage.triggered("manual", lost)
+    stage.annotate(reconcile_request="again")  # recorded into the repetition, which begins at once then
+    stage.until(lambda ws: ws.status.current_run is not None and ws.status.current_run.request == "again")
+    assert stage.run_id != lost
     stage.plans()
     pod = stage.starts(APPLY)
     stage.delete_job(stage.run.apply_job)

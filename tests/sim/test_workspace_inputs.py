@@ -3,16 +3,19 @@
 import anyio
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from magos.api.kube import CONFIG_MAPS, EVENTS, SECRETS, Secret
+from magos.api.kube import CONFIG_MAPS, EVENTS, SECRETS, Job, Secret
+from magos.api.labels import WORKSPACE
 from magos.api.meta import ObjectMeta
 from magos.api.names import JobType
 from magos.api.project import PROJECTS
+from magos.api.result import PolicyCount, Result
 from magos.api.validatingpolicy import VALIDATING_POLICIES
 from magos.api.variableset import VARIABLESETS
 from magos.api.workspace import WORKSPACES
 from tests.sim.apiserver.resources import Json
-from tests.sim.magos import NAMESPACE, WITH_VARIABLES, World, in_world, workspace
+from tests.sim.magos import NAMESPACE, WITH_VARIABLES, Node, World, good, in_world, workspace
 
 VALUE = "hunter2-hunter2"
 SETS = [{"name": "inputs"}]
@@ -138,8 +141,15 @@ def test_where_the_kind_of_policies_is_not_installed_nothing_is_planned() -> Non
     in_world(scene)
 
 
+def judged(job: Job, job_type: JobType) -> Result:
+    """The runner of ``a`` evaluates the one policy that is mounted there."""
+    count = PolicyCount(selected=1, evaluated=1) if job.metadata.labels[WORKSPACE] == "a" else PolicyCount()
+    return replace(good(job, job_type), policies=count)
+
+
 def test_selected_policies_are_stored_once_and_mounted_and_no_match_is_an_event() -> None:
     async def scene(world: World) -> None:
+        world.node = Node(world, judged)
         for name, team in (("cost", "a"), ("tags", "b")):
             meta = {"name": name, "labels": {"team": team}}
             await world.user.create(VALIDATING_POLICIES, {"metadata": meta, "spec": {"evaluation": {"mode": "JSON"}}})

@@ -66,7 +66,9 @@ class Calm:
         if live is None:
             return
         trigger = live.status.current_run_trigger
-        if trigger is Trigger.REVISION:
+        run = live.status.current_run
+        repeated = run is not None and run.interruptions > 0  # bounded, and after a pause
+        if trigger is Trigger.REVISION and not repeated:
             key = (record.workspace, record.revision)
             self._runs[key] += 1
             if self._runs[key] > self._told[key]:
