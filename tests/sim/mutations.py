@@ -166,6 +166,13 @@ MUTATIONS = (
         _LATE_JOBS,
     ),
     Mutation(
+        "late: a Job is let go whatever has changed meanwhile",
+        "magos/runtime/controller",
+        "        await self._require(action.unchanged, ledger)\n        version = ledger.expected(",
+        "        version = ledger.expected(",
+        ("tests/sim/test_effects.py",),
+    ),
+    Mutation(
         "late: a Job that status does not name stays",
         "magos/reconcilers/workspace",
         "return tuple(job for job in held if not _is_wanted(seen, job))",

@@ -21,6 +21,7 @@ from magos.runtime.decision import (
     Event,
     EventType,
     PatchAnnotations,
+    Release,
     RemoveFinalizer,
     StatusPatch,
     Unchanged,
@@ -522,5 +523,58 @@ def test_a_write_conditional_on_absence_stops_when_the_object_appears() -> None:
             **NAME, uid=widget.metadata.uid, annotations={"example.com/note": "2"}, unchanged=(absent,)
         )
         assert (await process.executor.apply(Decision(effects=(again,)))).end is End.CONFLICT
+
+    in_world(scene)
+
+
+async def _judged(world: World, process: Process) -> Release:
+    """The release of Widget ``a``, judged together with a Widget ``b``."""
+    await world.create("b")
+    await world.until(lambda: process.widgets.cache.get("default", "b") is not None)
+    other, widget = process.widgets.cache.get("default", "b"), cached(process)
+    assert other is not None
+    return Release(
+        **NAME,
+        uid=widget.metadata.uid,
+        resource_version=widget.metadata.resource_version,
+        annotations={"example.com/released": "true"},
+        unchanged=Unchanged(
+            kind=WIDGETS, namespace="default", name="b", resource_version=other.metadata.resource_version
+        ),
+    )
+
+
+def _suspended(world: World) -> tuple[object, object]:
+    (stored,) = [each for each in world.server.store.items(WIDGET_RESOURCE) if each["metadata"]["name"] == "a"]
+    return stored["spec"].get("suspend"), stored["metadata"].get("annotations")
+
+
+def test_a_release_is_one_write_that_also_marks_what_was_let_go() -> None:
+    async def scene(world: World, process: Process) -> None:
+        release = await _judged(world, process)
+        assert (await process.executor.apply(Decision(effects=(release,)))).end is End.COMPLETE
+        assert len(writes(world)) == 1
+        assert _suspended(world) == (False, {"example.com/released": "true"})
+
+    in_world(scene)
+
+
+def test_a_release_stops_when_what_it_was_judged_by_has_changed_unseen() -> None:
+    async def scene(world: World, process: Process) -> None:
+        release = await _judged(world, process)
+        await world.user.patch(WIDGETS, "default", "b", {"metadata": {"annotations": {"example.com/note": "1"}}})
+        assert (await process.executor.apply(Decision(effects=(release,)))).end is End.CONFLICT
+        assert _suspended(world) == (None, None)
+
+    in_world(scene)
+
+
+@pytest.mark.parametrize("field", ["uid", "resource_version"])
+def test_a_release_lets_go_no_namesake_and_no_other_version(field: str) -> None:
+    async def scene(world: World, process: Process) -> None:
+        release = await _judged(world, process)
+        other = replace(release, **{field: "1" if field == "resource_version" else "other"})
+        assert (await process.executor.apply(Decision(effects=(other,)))).end is End.CONFLICT
+        assert _suspended(world) == (None, None)
 
     in_world(scene)
