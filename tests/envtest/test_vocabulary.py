@@ -50,11 +50,13 @@ from magos.api.workspace import (
     AwaitingApproval,
     CurrentRun,
     GateReason,
+    ObservedVariables,
     PlanSummary,
     PolicyViolation,
     RunRecord,
     RunResult,
     UsedVariable,
+    UsedVariableSet,
     Workspace,
     WorkspaceStatus,
 )
@@ -77,6 +79,7 @@ _COMMON: dict[str, Any] = {
     ),
 }
 _VARIABLE = UsedVariable(name="region", source="VariableSet/common", version="7")
+_SET = UsedVariableSet(name="common", digest="sha256:" + "f" * 64, inherited=True)
 _FULL: dict[str, tuple[type, CommonStatus, dict[str, Any]]] = {
     "workspaces": (
         Workspace,
@@ -84,6 +87,7 @@ _FULL: dict[str, tuple[type, CommonStatus, dict[str, Any]]] = {
             **_COMMON,
             observed_revision="a" * 40,
             observed_source="b" * 16,
+            observed_variables=ObservedVariables(fingerprint="sha256:" + "d" * 64, sets=(_SET,)),
             last_attempted_revision="a" * 40,
             next_reconcile_time=_AT,
             observed_reconcile_interval="3m0s",
@@ -97,13 +101,18 @@ _FULL: dict[str, tuple[type, CommonStatus, dict[str, Any]]] = {
                 spec_hash="sha256:" + "c" * 64,
                 variables_fingerprint="sha256:" + "d" * 64,
                 variables=(_VARIABLE,),
+                variable_sets=(_SET,),
                 plan_job="network-plan-x",
                 apply_job="network-apply-x",
+                apply_job_uid="11111111-2222-3333-4444-555555555555",
                 plan_digest="sha256:" + "e" * 64,
+                policies_selected=0,
                 has_changes=False,
                 request="r",
                 principal="someone",
                 approval=Approval(kind=ApprovalKind.APPROVED_WITH_WARNINGS, at=_AT, by="someone"),
+                interruptions=3,
+                not_before=_AT,
             ),
             awaiting_approval=AwaitingApproval(
                 run_id=_RUN, reason=GateReason.AUDIT_VIOLATIONS, since=_AT, revision="a" * 40
@@ -136,7 +145,7 @@ _FULL: dict[str, tuple[type, CommonStatus, dict[str, Any]]] = {
             "terraform": {"version": "1.9.8"},
         },
     ),
-    "projects": (Project, ProjectStatus(**_COMMON, members=0), {}),
+    "projects": (Project, ProjectStatus(**_COMMON, members=0, parallel_from=_AT), {}),
     "rollouts": (
         Rollout,
         RolloutStatus(**_COMMON, current_step=0, unselected_workspaces=0),

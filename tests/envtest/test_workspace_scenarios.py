@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from magos.api.annotations import APPROVED, EXECUTION_ALLOWED, RECONCILE_REQUEST
+from magos.api.annotations import APPROVED, EXECUTION_ALLOWED, RECONCILE_REQUEST, RELEASED
 from magos.api.names import JobType
 from tests.envtest.cluster import Cluster, eventually
 from tests.envtest.workspaces import NODE, OTHER_SHA, SHA, Stage, controllers
@@ -384,6 +384,7 @@ def test_a_deletion_tells_why_the_apply_it_waits_for_does_not_start(stage: Stage
     stage.cluster.request("PUT", f"{path}/status", {**made, "status": {"hard": {"pods": "1"}, "used": {"pods": "1"}}})
     stage.ends(PLAN)
     stage.reaches("Applying")
+    eventually(lambda: any(RELEASED in job["metadata"]["annotations"] for job in stage.jobs()))
     stage.delete(f"/apis/magosproject.io/v1alpha1/namespaces/{stage.namespace}/workspaces/ws")
     found = stage.until(lambda ws: ws.status.phase == "Deleting" and "exceeded quota: full" in ws.status.message)
     assert "magosproject.io/force-delete=true" in found.status.message
