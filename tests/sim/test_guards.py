@@ -15,13 +15,13 @@ from magos.api.variableset import VARIABLESETS
 from magos.api.workspace import WORKSPACES
 from tests.sim.apiserver import Answer, Rule
 from tests.sim.apiserver.resources import Json
+from tests.sim.composed import judge
 from tests.sim.fleet.cluster import Fleet, play
 from tests.sim.fleet.infrastructure import runner_pods
 from tests.sim.fleet.replica import SYSTEM
 from tests.sim.fleet.users import URL, Users
 from tests.sim.history.records import JobCreated, ToolStarted
 from tests.sim.scenarios import SCENARIOS
-from tests.sim.tally import TALLY
 
 ALONE = ("workspace",)
 PAIR = ("workspace", "project")
@@ -32,10 +32,7 @@ STEPS = tuple((name, {"step": name}) for name in ("dev", "stage", "prod"))
 def act(scene: Callable[[Fleet], Awaitable[None]], programs: Sequence[str] = PAIR, seed: int = 1) -> Fleet:
     """Play the scene; its history breaks no invariant."""
     fleet = play(lambda: Fleet(seed, programs=programs), scene, seed=seed)
-    found = fleet.violations()
-    TALLY.histories += 1
-    TALLY.violations += len(found)
-    assert not found, "\n".join(map(str, found))
+    judge(fleet)
     return fleet
 
 

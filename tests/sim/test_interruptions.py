@@ -11,10 +11,10 @@ from magos.api.phases import Phase
 from magos.api.reasons import Reason
 from magos.api.rollout import ROLLOUTS
 from magos.api.triggers import Trigger
+from tests.sim.composed import judge
 from tests.sim.fleet.cluster import Fleet, play
 from tests.sim.fleet.infrastructure import ENDS, End, runner_pods
 from tests.sim.history.records import JobCreated, Record, WorkspaceWritten
-from tests.sim.tally import TALLY
 
 ALL = ("workspace", "project", "rollout")
 STEPS = tuple((name, {"step": name}) for name in ("dev", "stage", "prod"))
@@ -24,10 +24,7 @@ HOUR = "1h"
 def act(scene: Callable[[Fleet], Awaitable[None]], seed: int = 1) -> Fleet:
     """Play the scene; its history breaks no invariant."""
     fleet = play(lambda: Fleet(seed, programs=ALL), scene, seed=seed)
-    found = fleet.violations()
-    TALLY.histories += 1
-    TALLY.violations += len(found)
-    assert not found, "\n".join(map(str, found))
+    judge(fleet)
     return fleet
 
 

@@ -11,18 +11,15 @@ from magos.api.names import JobType
 from magos.api.workspace import WORKSPACES
 from magos.runtime.client.transport import HttpRequest
 from tests.sim.apiserver.faults import Late, Rule
+from tests.sim.composed import judge
 from tests.sim.fleet.cluster import Fleet, play
 from tests.sim.history.records import ToolStarted
-from tests.sim.tally import TALLY
 
 
 def act(scene: Callable[[Fleet], Awaitable[None]], seed: int = 1, *, election: bool = False) -> Fleet:
     """Play the scene; its history breaks no invariant."""
     fleet = play(lambda: Fleet(seed, election=election), scene, seed=seed)
-    found = fleet.violations()
-    TALLY.histories += 1
-    TALLY.violations += len(found)
-    assert not found, "\n".join(map(str, found))
+    judge(fleet)
     return fleet
 
 
