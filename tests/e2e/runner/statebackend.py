@@ -26,6 +26,12 @@ class Hold:
         self.passing = after
         self.reached = threading.Event()
         self.go = threading.Event()
+        self.answered = threading.Event()
+
+    def let_go(self) -> None:
+        """Let the operation be done, and wait until it is: whoever asked for it may be gone."""
+        self.go.set()
+        assert self.answered.wait(_LONGEST_HOLD)
 
 
 class StateServer:
@@ -77,22 +83,25 @@ class StateServer:
             held.go.set()
             self._holds.pop(operation, None)
 
-    def wait(self, operation: str) -> None:
-        """Wait here if the operation is to be held back."""
+    def wait(self, operation: str) -> Hold | None:
+        """Wait here if the operation is to be held back; return what held it."""
         held = self._holds.get(operation)
         if held is None:
-            return
+            return None
         with self.guard:
             held.passing -= 1
             mine = held.passing == -1
-        if mine:
-            held.reached.set()
-            held.go.wait(_LONGEST_HOLD)
+        if not mine:
+            return None
+        held.reached.set()
+        held.go.wait(_LONGEST_HOLD)
+        return held
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     served: ClassVar[StateServer]
+    _held: Hold | None = None
 
     def do_GET(self) -> None:
         self._begin()
@@ -143,18 +152,21 @@ class _Handler(BaseHTTPRequestHandler):
         self.served.counts[self.command] += 1
         self.served.logins.add(self.headers.get("Authorization", ""))
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self.served.wait(self.command)
+        self._held = self.served.wait(self.command)
         return body
 
     def _answer(self, status: int, content: bytes = b"") -> None:
-        self.send_response(status)
-        if status != _NO_CONTENT:
-            self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
         try:
+            self.send_response(status)
+            if status != _NO_CONTENT:
+                self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
             self.wfile.write(content)
         except ConnectionError:  # whoever asked is gone
             self.close_connection = True
+        finally:
+            if self._held is not None:
+                self._held.answered.set()
 
 
 @contextmanager

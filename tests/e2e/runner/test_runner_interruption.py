@@ -113,7 +113,7 @@ def test_a_stopped_plan_changes_no_state(
     pod = workspace.pod(PLAN, RUN)
     with begun(pod, Stage.TERRAFORM) as process, server.hold(*point) as held:
         assert held.reached.wait(60), pod.log
-        stop(pod, process, number, held.go.set)
+        stop(pod, process, number, held.let_go)
     assert server.resources == []
     assert not pod.plan_file.exists() or number is signal.SIGKILL
     if number is signal.SIGTERM:
@@ -131,7 +131,7 @@ def test_a_stopped_apply_keeps_what_it_finished_and_is_never_repeated(
     pod = applying(workspace, planned)
     with begun(pod, Stage.TERRAFORM) as process, server.hold(*point) as held:
         assert held.reached.wait(60), pod.log
-        stop(pod, process, number, held.go.set)
+        stop(pod, process, number, held.let_go)
     if number is signal.SIGTERM:
         assert_interrupted(pod, process, server)
         if count.exists():
