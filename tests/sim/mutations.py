@@ -404,7 +404,7 @@ MUTATIONS = (
     Mutation(
         "gate: an approval in advance counts",
         "magos/reconcilers/workspace",
-        "early = remove_annotations(seen, APPROVED, APPROVED_BY)",
+        "early = remove_annotations(seen, *APPROVAL)",
         "early = ()",
     ),
     Mutation(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from magos.api.annotations import APPROVED, APPROVED_BY
+from magos.api.annotations import APPROVAL
 from magos.api.names import JobType, job_name
 from magos.api.phases import Phase
 from magos.api.reasons import Reason
@@ -64,7 +64,7 @@ def plan_succeeded(seen: Observation, result: Result) -> Move:
 
 def _close_gate(seen: Observation, result: Result, why: GateReason) -> Move:
     """An approval cannot be given in advance: what is there already goes before the gate closes."""
-    early = remove_annotations(seen, APPROVED, APPROVED_BY)
+    early = remove_annotations(seen, *APPROVAL)
     if early:
         return Move(effects=early)
     audited = why is GateReason.AUDIT_VIOLATIONS

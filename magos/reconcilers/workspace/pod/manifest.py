@@ -9,7 +9,6 @@ import msgspec
 
 from magos.api import annotations, labels
 from magos.api.kube import (
-    PERSISTENT_VOLUME_CLAIMS,
     Container,
     EnvFromSource,
     EnvVar,
@@ -27,7 +26,7 @@ from magos.api.kube import (
     VolumeResources,
 )
 from magos.api.kube.containers import Capabilities
-from magos.api.meta import Kind, ObjectMeta
+from magos.api.meta import ObjectMeta
 from magos.api.names import JobType, job_name, volume_claim_name
 from magos.api.runnerpod import REDACT, SECRET_COPIES, TERMINATION_LOG, Stage, stages_of
 from magos.api.workspace import PhaseOptions, Workspace
@@ -43,7 +42,6 @@ IDENTITY = (labels.WORKSPACE, labels.JOB_TYPE, labels.RUN_ID)
 """Labels that a Job found under our name must share to be ours."""
 
 DEFAULT_DEADLINE_SECONDS = 86400
-CLAIM_KIND: Kind[PersistentVolumeClaim] = PERSISTENT_VOLUME_CLAIMS
 
 _USER = 65532
 _DO_NOT_EVICT = {
