@@ -19,6 +19,7 @@ from typing import Any, TypeVar, Unpack
 
 import msgspec
 
+from magos.api.kube import PODS
 from magos.api.meta import Kind, Resource
 from magos.runtime.client.codec import (
     DecodeError,
@@ -171,6 +172,39 @@ class ApiClient:
             raise _no_answer(what, error, write=False) from error
         except StreamCorrupt as error:
             raise ApiError(f"{what}: {error}") from error
+
+    @asynccontextmanager
+    async def pod_log(
+        self,
+        namespace: str,
+        pod: str,
+        container: str,
+        *,
+        follow: bool = False,
+        since: str = "",
+        timestamps: bool = False,
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open what a container has printed, in chunks; with ``follow`` it goes on until the container ends.
+
+        ``since`` is an RFC 3339 time before which lines are left out. Opening raises ``ApiError`` for any refusal
+        (400 while the container has not started), iterating a transient one where the connection breaks.
+        """
+        pairs = {
+            "container": container,
+            "follow": "true" if follow else "",
+            "sinceTime": since,
+            "timestamps": "true" if timestamps else "",
+        }
+        path = object_path(PODS, namespace, pod, "log")
+        request = self._request("GET", path, Lane.WATCH, {}, accept="*/*", query=pairs)
+        what = f"read the log of container {container} of {PODS.ref(namespace, pod)}"
+        try:
+            async with self._transport.stream(request) as stream:
+                if stream.status != 200:
+                    raise _refusal(what, await _error_response(stream), write=False)
+                yield stream.chunks
+        except TransportError as error:
+            raise _no_answer(what, error, write=False) from error
 
     async def create(self, kind: Kind[R], manifest: Any, **options: Unpack[WriteOptions]) -> R:
         """Create ``manifest`` (a Struct or a mapping) in the namespace its metadata names; return what was stored."""
