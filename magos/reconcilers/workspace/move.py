@@ -16,13 +16,15 @@ from magos.api.reasons import Reason, reason_in
 from magos.api.timestamps import format_time
 from magos.api.workspace import WORKSPACES, ObservedVariables, WorkspaceStatus
 from magos.errors import InvariantViolation
+from magos.reconcilers.events import EventBuilder
+from magos.reconcilers.statuses import status_patch
 from magos.reconcilers.workspace.inputs.annotated import read_annotations
 from magos.reconcilers.workspace.inputs.probes import input_probes, live_probes, start_probes
 from magos.reconcilers.workspace.inputs.schedule import Schedule, schedule_of
 from magos.reconcilers.workspace.inputs.specification import same_specification
 from magos.reconcilers.workspace.inputs.variables import Composition
 from magos.reconcilers.workspace.observation import Observation
-from magos.runtime.decision import Decision, Effect, Event, EventType, Outcome, Query, StatusPatch
+from magos.runtime.decision import Decision, Effect, Event, Outcome, Query
 
 
 class Move(Struct, frozen=True, kw_only=True):
@@ -64,12 +66,12 @@ def ask_all(seen: Observation) -> Move:
 
 def normal(seen: Observation, reason: str, action: str, note: str) -> Event:
     """Return a Normal Event about the Workspace."""
-    return _event(seen, EventType.NORMAL, reason, action, note)
+    return EventBuilder(WORKSPACES, action).normal(seen.subject, reason, note)
 
 
 def warning(seen: Observation, reason: str, action: str, note: str) -> Event:
     """Return a Warning Event about the Workspace."""
-    return _event(seen, EventType.WARNING, reason, action, note)
+    return EventBuilder(WORKSPACES, action).warning(seen.subject, reason, note)
 
 
 def conclude(seen: Observation, move: Move) -> Decision:
@@ -89,14 +91,7 @@ def conclude(seen: Observation, move: Move) -> Decision:
         problems = read_annotations(workspace.metadata.annotations).problems
         desired = _summarise(seen, move.status, schedule, problems)
         if desired != workspace.status:
-            patch = StatusPatch(
-                kind=WORKSPACES,
-                namespace=workspace.metadata.namespace,
-                name=workspace.metadata.name,
-                resource_version=workspace.metadata.resource_version,
-                observed=workspace.status,
-                desired=desired,
-            )
+            patch = status_patch(WORKSPACES, workspace, desired)
             events += _annotation_events(seen, desired)
     return Decision(
         status=patch,
@@ -195,20 +190,6 @@ def _annotation_events(seen: Observation, desired: WorkspaceStatus) -> tuple[Eve
     if new is None or (old is not None and old.message == new.message):
         return ()
     return (warning(seen, "InvalidAnnotation", "Validate", new.message),)
-
-
-def _event(seen: Observation, type_: EventType, reason: str, action: str, note: str) -> Event:
-    meta = seen.subject.metadata
-    return Event(
-        regarding=WORKSPACES.ref(meta.namespace, meta.name),
-        uid=meta.uid,
-        type=type_,
-        reason=str(reason),
-        action=action,
-        note=note,
-        api_version=WORKSPACES.api_version,
-        resource_version=meta.resource_version,
-    )
 
 
 def _whole_second(when: datetime) -> datetime:
