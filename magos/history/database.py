@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 import asyncpg
 import structlog
 
-from magos.history.schema import Migration, load_migrations, migrate
+from magos.history.schema import Migration, load_migrations, migrate, schema_version
 from magos.history.settings import PostgresSettings, SSLMode
 from magos.history.store import HistoryUnavailable
 
@@ -46,6 +46,7 @@ _BROKEN = (
     asyncpg.DeadlockDetectedError,
     asyncpg.SerializationError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # what the client says of a server that hung up between two calls
     ConnectionError,
 )
 """The same call may succeed on another connection."""
@@ -119,7 +120,9 @@ class Database:
     async def _bring_up_to_date(self) -> None:
         if not self._migrations:
             self._migrations = await asyncio.to_thread(load_migrations)
-        version = await self._transaction(partial(_migrated, self._migrations), "BEGIN", _MIGRATION_SECONDS)
+        version = await self._transaction(schema_version, "BEGIN", self._timeout)
+        if version < len(self._migrations):
+            version = await self._transaction(partial(migrate, self._migrations), "BEGIN", _MIGRATION_SECONDS)
         if version > len(self._migrations):
             _log.warning(
                 "the run history has tables of a later version of Magos; they are used as far as they are known",
@@ -147,7 +150,7 @@ class Database:
                 raise
             finally:
                 await pool.release(session)
-            return done
+        return done
 
     async def _connected(self) -> "asyncpg.Pool[asyncpg.Record]":
         if self._pool is None:
@@ -189,10 +192,6 @@ class Database:
         said = " ".join(str(error).split()) or type(error).__name__
         # No error is known to hold it. It is cut out all the same, because what stands here is shown to people.
         return said.replace(self._settings.password, "***") if self._settings.password else said
-
-
-async def _migrated(migrations: tuple[Migration, ...], session: "Session") -> int:
-    return await migrate(session, migrations)
 
 
 async def _nothing_to_reset(_: object) -> None:

@@ -7,11 +7,14 @@
 """
 
 from importlib.resources import files
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from magos.errors import InvariantViolation
+
+if TYPE_CHECKING:
+    from magos.history.database import Session
 
 LOCK: Final = 0x6D61676F73
 """Key of the advisory lock: "magos" in hexadecimal."""
@@ -23,6 +26,8 @@ CREATE TABLE IF NOT EXISTS magos_migrations (
     applied_at timestamptz NOT NULL DEFAULT now()
 )
 """
+
+_VERSION: Final = "SELECT COALESCE(max(version), 0) FROM magos_migrations"
 
 
 class Migration(Struct, frozen=True):
@@ -48,26 +53,24 @@ def load_migrations() -> tuple[Migration, ...]:
     return migrations
 
 
-async def migrate(connection: Any, migrations: tuple[Migration, ...]) -> int:
-    """Carry out the migrations that are missing, in the transaction of ``connection``; return the schema's version.
+async def migrate(migrations: tuple[Migration, ...], session: "Session") -> int:
+    """Carry out the migrations that are missing, in the transaction of ``session``; return the schema's version.
 
     It is higher than that of ``migrations`` if a later version of Magos was here before.
     """
-    version = await _version(connection)
-    if version >= len(migrations):
-        return version
-    await connection.fetchval("SELECT pg_advisory_xact_lock($1::bigint)", LOCK)
-    version = await _version(connection)  # another process may have been faster
-    await connection.execute(_LEDGER)
+    await session.fetchval("SELECT pg_advisory_xact_lock($1::bigint)", LOCK)
+    await session.execute(_LEDGER)
+    # Another process may have been faster. Only now: what was looked up before the lock, as the names of tables are,
+    # this server process may still believe.
+    version = int(await session.fetchval(_VERSION))
     for each in migrations[version:]:
-        await connection.execute(each.sql)
-        await connection.execute(
-            "INSERT INTO magos_migrations (version, name) VALUES ($1, $2)", each.version, each.name
-        )
+        await session.execute(each.sql)
+        await session.execute("INSERT INTO magos_migrations (version, name) VALUES ($1, $2)", each.version, each.name)
     return max(version, len(migrations))
 
 
-async def _version(connection: Any) -> int:
-    if not await connection.fetchval("SELECT to_regclass('magos_migrations') IS NOT NULL"):
+async def schema_version(session: "Session") -> int:
+    """Return the number of the last migration that was carried out, 0 if none was."""
+    if not await session.fetchval("SELECT to_regclass('magos_migrations') IS NOT NULL"):
         return 0
-    return int(await connection.fetchval("SELECT COALESCE(max(version), 0) FROM magos_migrations"))
+    return int(await session.fetchval(_VERSION))

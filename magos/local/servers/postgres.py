@@ -119,7 +119,7 @@ class PostgresServer:
         argv = [_program("postgres"), "-D", str(self._data), *options]
         return ProcessSpec(
             name="postgres",
-            argv=self._unprivileged(argv),
+            argv=unprivileged(argv, self._folder),
             log_file=self.log_file,
             env=_ENVIRONMENT,
             cwd=Path("/"),
@@ -171,7 +171,7 @@ class PostgresServer:
         return done.returncode == 0
 
     async def _run(self, argv: Sequence[str], given: bytes = b"") -> None:
-        command = dying_with_parent(self._unprivileged(argv), signal.SIGKILL)
+        command = dying_with_parent(unprivileged(argv, self._folder), signal.SIGKILL)
         done = await anyio.run_process(
             command, input=given, stderr=subprocess.STDOUT, env=_ENVIRONMENT, cwd="/", check=False
         )
@@ -190,22 +190,6 @@ class PostgresServer:
             nobody = pwd.getpwnam("nobody")
             os.chown(self._data, nobody.pw_uid, nobody.pw_gid)
 
-    def _unprivileged(self, argv: Sequence[str]) -> list[str]:
-        """Return the command that runs ``argv`` as a user whom PostgreSQL accepts."""
-        if os.geteuid() != 0:
-            return list(argv)
-        setpriv = shutil.which("setpriv")
-        if setpriv is None:
-            raise ProcessFailed("postgres cannot run as root: install setpriv (package util-linux), or be another user")
-        nobody = pwd.getpwnam("nobody")
-        # The kernel forgets the death signal when a process changes its user; setpriv sets it again.
-        words = [setpriv, "--reuid", str(nobody.pw_uid), "--regid", str(nobody.pw_gid), "--clear-groups",
-                 "--pdeathsig", "keep"]  # fmt: skip
-        crossing = _crossing()
-        if crossing and not (_open_to_all(self._data.parent) and _open_to_all(Path(argv[0]))):
-            words += ["--inh-caps", f"+{crossing}", "--ambient-caps", f"+{crossing}"]
-        return [*words, *argv]
-
 
 @asynccontextmanager
 async def postgres_server(
@@ -220,6 +204,25 @@ async def postgres_server(
         yield server
     finally:
         await server.stop()
+
+
+def unprivileged(argv: Sequence[str], folder: Path) -> list[str]:
+    """Return the command that runs ``argv`` (a full path first) as somebody else than root, who may read ``folder``."""
+    if os.geteuid() != 0:
+        return list(argv)
+    setpriv = shutil.which("setpriv")
+    if setpriv is None:
+        raise ProcessFailed(
+            f"{Path(argv[0]).name} cannot run as root: install setpriv (package util-linux), or be another user"
+        )
+    nobody = pwd.getpwnam("nobody")
+    # The kernel forgets the death signal when a process changes its user; setpriv sets it again.
+    words = [setpriv, "--reuid", str(nobody.pw_uid), "--regid", str(nobody.pw_gid), "--clear-groups"]
+    words += ["--pdeathsig", "keep"]
+    crossing = _crossing()
+    if crossing and not (_open_to_all(folder) and _open_to_all(Path(argv[0]))):
+        words += ["--inh-caps", f"+{crossing}", "--ambient-caps", f"+{crossing}"]
+    return [*words, *argv]
 
 
 _ENVIRONMENT: Final = {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}

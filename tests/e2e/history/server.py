@@ -56,6 +56,11 @@ class Postgres:
         finally:
             await connection.close()
 
+    async def close_connections(self, database: str) -> int:
+        """End all connections to a database, as a server does that shuts down; return how many there were."""
+        ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = "
+        return len(await self.ask(f"{ended}'{database}'"))
+
     async def connect(self, database: str, user: str = "") -> "asyncpg.Connection[asyncpg.Record]":
         to = self.login
         return await asyncpg.connect(
