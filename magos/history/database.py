@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
+import anyio
 import asyncpg
 import structlog
 
@@ -94,8 +95,9 @@ class Database:
             pool.terminate()
 
     async def _call(self, work: "Callable[[Session], Awaitable[_T]]", begin: str) -> _T:
+        begun = anyio.current_time()
         try:
-            return await self._once(work, begin)
+            return await self._once(work, begin, self._timeout)
         except _TABLES_GONE:
             self._ready = False
         except _BROKEN as error:
@@ -106,16 +108,16 @@ class Database:
         except (TimeoutError, *_FAILED) as error:
             raise self._unavailable(error) from error
         try:
-            return await self._once(work, begin)
+            return await self._once(work, begin, begun + self._timeout - anyio.current_time())
         except (TimeoutError, *_FAILED) as error:
             raise self._unavailable(error) from error
 
-    async def _once(self, work: "Callable[[Session], Awaitable[_T]]", begin: str) -> _T:
+    async def _once(self, work: "Callable[[Session], Awaitable[_T]]", begin: str, seconds: float) -> _T:
         if not self._ready:
             async with self._one_at_a_time:
                 if not self._ready:
                     await self._bring_up_to_date()
-        return await self._transaction(work, begin, self._timeout)
+        return await self._transaction(work, begin, seconds)
 
     async def _bring_up_to_date(self) -> None:
         if not self._migrations:
@@ -132,7 +134,7 @@ class Database:
         self._ready = True
 
     async def _transaction(self, work: "Callable[[Session], Awaitable[_T]]", begin: str, seconds: float) -> _T:
-        limit = int(seconds * 1000)
+        limit = max(1, int(seconds * 1000))  # 0 would be no limit
         # The server gives up as well: nothing that nobody waits for keeps running or holds a lock.
         preamble = (
             f"{begin}; SET LOCAL statement_timeout = {limit}; SET LOCAL lock_timeout = {limit};"
@@ -183,7 +185,7 @@ class Database:
         to = self._settings
         return HistoryUnavailable(
             f"PostgreSQL at {to.host}:{to.port}, database {to.database}: {self._cause(error)};"
-            " it is asked again by and by"
+            " check the server and the settings MAGOS_POSTGRES_*"
         )
 
     def _cause(self, error: BaseException) -> str:

@@ -1,6 +1,10 @@
 """The PostgreSQL server of the one-machine mode: what is committed survives its death, and nobody gets in without the
 password."""
 
+import os
+import select
+import subprocess
+import sys
 from pathlib import Path
 
 import asyncpg
@@ -55,3 +59,30 @@ async def test_only_the_password_opens_it_and_magos_is_no_superuser(tmp_path: Pa
             await ask(server.login, "ALTER SYSTEM SET work_mem = '8MB'")
         assert await ask(server.login, "SELECT current_setting('is_superuser')", user=SUPERUSER) == "on"
         assert server.login.password not in server.log_file.read_text()
+
+
+def test_the_server_does_not_survive_the_sigkill_of_its_parent(tmp_path: Path) -> None:
+    script = f"""
+import anyio, pathlib
+from magos.local.servers.postgres import postgres_server
+async def main():
+    async with postgres_server(pathlib.Path({str(tmp_path)!r})) as server:
+        print(server.pid, flush=True)
+        await anyio.sleep_forever()
+anyio.run(main)
+"""
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    try:
+        assert parent.stdout is not None
+        with parent.stdout:
+            pid = int(parent.stdout.readline())
+        alive = select.poll()
+        handle = os.pidfd_open(pid)
+    finally:
+        parent.kill()
+        parent.wait()
+    alive.register(handle, select.POLLIN)
+    try:
+        assert alive.poll(20_000), "the server still runs"
+    finally:
+        os.close(handle)

@@ -1,0 +1,23 @@
+"""What is said of a database that does not answer."""
+
+import pytest
+
+from magos.history.database import Database
+from magos.history.settings import PostgresSettings
+
+SETTINGS = PostgresSettings(host="db", database="runs", password="Sup3r,secret")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (TimeoutError(), "no answer within 7 s"),
+        (ConnectionResetError("peer\nhung   up"), "peer hung up"),
+        (OSError(), "OSError"),
+        (OSError("login with Sup3r,secret failed"), "login with *** failed"),
+    ],
+)
+def test_it_names_host_database_cause_and_next_step_and_never_the_password(error: OSError, said: str) -> None:
+    assert str(Database(SETTINGS, timeout=7)._unavailable(error)) == (
+        f"PostgreSQL at db:5432, database runs: {said}; check the server and the settings MAGOS_POSTGRES_*"
+    )
