@@ -59,9 +59,9 @@ async def migrate(migrations: tuple[Migration, ...], session: "Session") -> int:
     It is higher than that of ``migrations`` if a later version of Magos was here before.
     """
     await session.fetchval("SELECT pg_advisory_xact_lock($1::bigint)", LOCK)
+    # Another process may have been faster. That there is no ledger, the server process may still believe as it was
+    # looked up before the lock; this statement makes it look again.
     await session.execute(_LEDGER)
-    # Another process may have been faster. Only now: what was looked up before the lock, as the names of tables are,
-    # this server process may still believe.
     version = int(await session.fetchval(_VERSION))
     for each in migrations[version:]:
         await session.execute(each.sql)

@@ -1,7 +1,10 @@
 """The database is down, slow, read-only or full: calls end in time, say why, and later work again."""
 
+import os
+import signal
 import socket
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.lowlevel
@@ -13,6 +16,9 @@ from magos.history.postgres import PostgresHistory
 from magos.history.settings import PostgresSettings, SSLMode
 from magos.history.store import HistoryUnavailable
 from tests.e2e.history.server import Postgres, ended, run_id, started, workspace
+
+if TYPE_CHECKING:
+    from magos.history.database import Session
 
 pytestmark = pytest.mark.anyio
 
@@ -112,18 +118,55 @@ async def test_connections_that_the_server_closed_are_replaced_without_an_error(
     assert len(await known(history)) == 16
 
 
-async def test_a_connection_to_a_server_that_became_read_only_is_replaced(
+async def use_at_once(history: PostgresHistory, calls: int) -> list[str]:
+    """Return what as many connections as ``calls`` say about whether they are read-only by default."""
+    answers: list[str] = []
+    everyone = anyio.Event()
+
+    async def work(session: "Session") -> None:
+        answers.append(await session.fetchval("SHOW default_transaction_read_only"))
+        if len(answers) == calls:
+            everyone.set()
+        await everyone.wait()
+
+    async with anyio.create_task_group() as group:
+        for _ in range(calls):
+            group.start_soon(history._database.read, work)
+    return answers
+
+
+async def test_connections_to_a_server_that_became_read_only_are_replaced_all_at_once(
     history: PostgresHistory, settings: PostgresSettings, postgres: Postgres
 ) -> None:
     await history.record_run(workspace(), started(1))
-    # What its connections were opened with is read-only; a new connection reaches the new primary.
+    # What is connected now is read-only; a new connection reaches the new primary.
     switch = f"ALTER DATABASE {settings.database} SET default_transaction_read_only = "
     await postgres.ask(switch + "on", "SELECT 1")
     await history.aclose()
-    assert await known(history) == {run_id(1)}
+    assert await use_at_once(history, 3) == ["on"] * 3
     await postgres.ask(switch + "off", "SELECT 1")
     await history.record_run(workspace(), started(2))
+    # Reads would not have failed on the old server: they would have shown what it last knew.
+    assert await use_at_once(history, 3) == ["off"] * 3
     assert await known(history) == {run_id(1), run_id(2)}
+
+
+async def test_a_server_that_freezes_during_a_call_ends_it_in_time(
+    settings: PostgresSettings, postgres: Postgres
+) -> None:
+    history = PostgresHistory(settings, timeout=0.5)
+    await history.record_run(workspace(), started(1))
+    found = await postgres.ask(f"SELECT pid FROM pg_stat_activity WHERE datname = '{settings.database}'")  # noqa: S608
+    for row in found:
+        os.kill(row[0], signal.SIGSTOP)
+    try:
+        with anyio.fail_after(5), pytest.raises(HistoryUnavailable, match=r"no answer within 0\.5 s"):
+            await history.runs("team", "app")
+    finally:
+        for row in found:
+            os.kill(row[0], signal.SIGCONT)
+    assert await known(history) == {run_id(1)}
+    await history.aclose()
 
 
 async def test_a_server_that_stays_read_only_refuses_writes_and_still_answers_reads(
