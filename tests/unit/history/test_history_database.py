@@ -3,7 +3,9 @@
 import pytest
 
 from magos.history.database import Database
+from magos.history.postgres import PostgresHistory
 from magos.history.settings import PostgresSettings
+from magos.history.store import HistoryReader, HistoryWriter
 
 SETTINGS = PostgresSettings(host="db", database="runs", password="Sup3r,secret")
 
@@ -21,3 +23,11 @@ def test_it_names_host_database_cause_and_next_step_and_never_the_password(error
     assert str(Database(SETTINGS, timeout=7)._unavailable(error)) == (
         f"PostgreSQL at db:5432, database runs: {said}; check the server and the settings MAGOS_POSTGRES_*"
     )
+
+
+def test_a_history_reads_and_writes_and_connects_to_nothing_before_it_is_used() -> None:
+    reader: HistoryReader = PostgresHistory(SETTINGS)
+    writer: HistoryWriter = PostgresHistory(SETTINGS)
+    for each in (reader, writer):
+        assert isinstance(each, PostgresHistory)
+        assert each._database._pool is None
