@@ -114,9 +114,14 @@ class Database:
 
     async def _once(self, work: "Callable[[Session], Awaitable[_T]]", begin: str, seconds: float) -> _T:
         if not self._ready:
-            async with self._one_at_a_time:
+            # Whoever waits here waits no longer than for an answer: else calls to a dead server would queue up.
+            async with asyncio.timeout(self._timeout):
+                await self._one_at_a_time.acquire()
+            try:
                 if not self._ready:
                     await self._bring_up_to_date()
+            finally:
+                self._one_at_a_time.release()
         return await self._transaction(work, begin, seconds)
 
     async def _bring_up_to_date(self) -> None:

@@ -1778,6 +1778,13 @@ MUTATIONS = (
         ("tests/e2e/history/test_history_trouble.py",),
     ),
     Mutation(
+        "history: calls to a dead server queue up",
+        "magos/history",
+        "async with asyncio.timeout(self._timeout):\n                await self._one",
+        "async with asyncio.timeout(None):\n                await self._one",
+        ("tests/e2e/history/test_history_trouble.py",),
+    ),
+    Mutation(
         "history: an error shows the password",
         "magos/history",
         'return said.replace(self._settings.password, "***") if self._settings.password else said',

@@ -214,6 +214,22 @@ async def test_a_server_that_never_answers_ends_the_call_in_time(silent: int, se
         await history.aclose()
 
 
+async def test_many_calls_to_a_server_that_never_answers_do_not_wait_for_each_other(
+    silent: int, settings: PostgresSettings
+) -> None:
+    history = PostgresHistory(msgspec.structs.replace(settings, port=silent), timeout=0.5)
+
+    async def refused() -> None:
+        with pytest.raises(HistoryUnavailable, match=r"no answer within 0\.5 s"):
+            await history.runs("team", "app")
+
+    with anyio.fail_after(4):
+        async with anyio.create_task_group() as group:
+            for _ in range(12):
+                group.start_soon(refused)
+    await history.aclose()
+
+
 async def test_a_full_disk_refuses_writes_and_later_takes_them(
     history: PostgresHistory, settings: PostgresSettings, postgres: Postgres
 ) -> None:
