@@ -248,6 +248,8 @@ def test_a_log_whose_connection_breaks_is_a_passing_error() -> None:
     class Breaking(Written):
         @asynccontextmanager
         async def stream(self, request: HttpRequest) -> AsyncIterator[HttpStream]:
+            self.asked.append(request)
+
             async def chunks() -> AsyncIterator[bytes]:
                 yield b"one"
                 raise TransportError("reset", sent=True)
