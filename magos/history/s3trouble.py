@@ -13,7 +13,7 @@ from magos.history.s3settings import ACCESS_KEY, BUCKET, CA_FILE, ENDPOINT, REGI
 
 NO_BUCKET: Final = "NoSuchBucket"
 _KEYS: Final = f"correct {ACCESS_KEY} and {SECRET_KEY}, or the identity that the cloud gives the pod"
-_RIGHTS: Final = "grant it the rights that the operations guide lists for the bucket of logs"
+_RIGHTS: Final = "grant it the rights in docs/guides/log-bucket.md"
 _LATER: Final = "it is tried again later"
 
 _ADVICE: Final = {

@@ -89,6 +89,7 @@ class Node:
         assert request.path == f"/api/v1/namespaces/{NAMESPACE}/pods/{NAME}/log"
         assert query.get("timestamps") == "true"
         self.opened.append(query)
+        assert len(self.opened) < 20_000, "the log is opened again without end"
         container = self.containers.get(query["container"], Container(refusal=(400, "waiting to start")))
         if not self.uid:
             container = Container(refusal=(404, f'pods "{NAME}" not found'))

@@ -75,6 +75,11 @@ def test_connections_that_break_again_and_again_cost_no_line_and_repeat_none() -
             assert followed(node, lambda node=node: whole_pod(node)) == WHOLE, (position, in_order)  # type: ignore[misc]
 
 
+def test_a_connection_to_a_silent_container_may_be_cut_any_number_of_times() -> None:
+    node = Node(*[Break(1) for _ in range(30)])
+    assert followed(node, lambda: whole_pod(node, HOUR)) == WHOLE
+
+
 def test_an_api_server_that_restarts_is_waited_for() -> None:
     node = Node(Break(60), Break(80))
 
