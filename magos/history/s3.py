@@ -158,10 +158,10 @@ class S3Archive:
         if not answer:
             where = f'the bucket "{self._settings.bucket}" at {self._settings.host}'
             raise LogNotFound(f"{where} has no log {key}; it was not stored, or retention has deleted it")
-        async with answer["Body"] as body:
-            yield self._unpacked(key, body)
+        async with answer["Body"] as body, aclosing(self._unpacked(key, body)) as chunks:
+            yield chunks
 
-    async def _unpacked(self, key: str, body: Any) -> AsyncIterator[bytes]:
+    async def _unpacked(self, key: str, body: Any) -> AsyncGenerator[bytes, None]:
         unpacker = Unpacker()
         try:
             while not unpacker.full:

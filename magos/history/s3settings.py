@@ -5,6 +5,7 @@ An empty variable counts as unset, because that is how a manifest leaves one out
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -67,13 +68,16 @@ def load_s3_settings(environ: Mapping[str, str]) -> S3Settings | None:
         value = environ.get(name, "")
         if value != value.strip() or not value.isprintable():
             raise ConfigurationError(f"{name} has spaces or line ends around or in it: set it to the key alone")
+    ca_file = environ.get(CA_FILE, "")
+    if ca_file and not Path(ca_file).is_file():
+        raise ConfigurationError(f"{CA_FILE} is {ca_file!r}, which is no file here: mount it, or correct its path")
     return S3Settings(
         endpoint=_endpoint(environ),
         bucket=_bucket(environ),
         region=environ.get(REGION) or DEFAULT_REGION,
         access_key=access_key,
         secret_key=secret_key,
-        ca_file=environ.get(CA_FILE, ""),
+        ca_file=ca_file,
         path_style=_switch(environ, PATH_STYLE, default=True),
     )
 

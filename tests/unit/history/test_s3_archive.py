@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from magos.history.archive import ArchiveUnavailable
+from magos.history.archive import ArchiveUnavailable, LogArchive
 from magos.history.logformat import PART_BYTES
 from magos.history.s3 import S3Archive
 from magos.history.s3settings import S3Settings
@@ -88,8 +88,9 @@ def log_of(content: bytes, fails: Exception | None = None) -> AsyncIterator[byte
 def test_a_small_log_is_one_object_in_one_request_and_a_large_one_an_upload() -> None:
     async def main() -> None:
         bucket = Bucket()
+        archive: LogArchive = bucket
         for content in (b"", b"terraform\n" * 1000, NOISE):
-            stored = await bucket.store(KEY, log_of(content))
+            stored = await archive.store(KEY, log_of(content))
             assert (stored.size, stored.truncated) == (len(content), False)
             assert gzip.decompress(bucket.objects[KEY]) == content
         names = [name for name, _ in bucket.asked]

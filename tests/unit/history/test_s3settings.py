@@ -1,5 +1,7 @@
 """The settings of the bucket: each wrong one is named, and none of them tells a key."""
 
+from pathlib import Path
+
 import pytest
 
 from magos.errors import ConfigurationError
@@ -20,12 +22,14 @@ def test_defaults_are_those_of_the_specification() -> None:
     )
 
 
-def test_everything_can_be_set() -> None:
+def test_everything_can_be_set(tmp_path: Path) -> None:
+    certificates = tmp_path / "ca.pem"
+    certificates.touch()
     more = {
         "MAGOS_LOGS_S3_ENDPOINT": "https://s3.example/",
         "MAGOS_LOGS_S3_BUCKET": "team-logs",
         "MAGOS_LOGS_S3_REGION": "eu-central-1",
-        "MAGOS_LOGS_S3_CA_FILE": "/etc/ca.pem",
+        "MAGOS_LOGS_S3_CA_FILE": str(certificates),
         "MAGOS_LOGS_S3_PATH_STYLE": "false",
     }
     assert load_s3_settings({**ON, **KEYS, **more}) == S3Settings(
@@ -34,7 +38,7 @@ def test_everything_can_be_set() -> None:
         region="eu-central-1",
         access_key="the-id",
         secret_key="the-secret",
-        ca_file="/etc/ca.pem",
+        ca_file=str(certificates),
         path_style=False,
     )
 
@@ -53,6 +57,7 @@ def test_everything_can_be_set() -> None:
         ("MAGOS_LOGS_S3_ACCESS_KEY_ID", ""),
         ("MAGOS_LOGS_S3_SECRET_ACCESS_KEY", ""),
         ("MAGOS_LOGS_S3_SECRET_ACCESS_KEY", "the-secret\n"),
+        ("MAGOS_LOGS_S3_CA_FILE", "/no/such/file"),
         ("MAGOS_LOGS_S3_BUCKET", "Logs"),
         ("MAGOS_LOGS_S3_BUCKET", "a/b"),
         ("MAGOS_LOGS_S3_PATH_STYLE", "1"),
