@@ -108,7 +108,14 @@ def _scope(method: str, path: str, query: Mapping[str, str], headers: Mapping[st
 
 @asynccontextmanager
 async def streaming(
-    app: ASGIApp, path: str, *, token: str = "ann", method: str = "GET", body: bytes = b"", **query: str
+    app: ASGIApp,
+    path: str,
+    *,
+    token: str = "ann",
+    method: str = "GET",
+    body: bytes = b"",
+    headers: Mapping[str, str] | None = None,
+    **query: str,
 ) -> AsyncIterator[Stream]:
     """Open a stream, and leave it at the end of the block. ``token`` empty sends none."""
     stream = Stream()
@@ -123,7 +130,7 @@ async def streaming(
         await gone.wait()
         return {"type": "http.disconnect"}
 
-    headers = {"authorization": f"Bearer {token}"} if token else {}
+    headers = {**(headers or {}), **({"authorization": f"Bearer {token}"} if token else {})}
     task = asyncio.create_task(_run(app, _scope(method, path, query, headers), receive, stream))
     try:
         yield stream
@@ -143,10 +150,8 @@ async def _run(app: ASGIApp, scope: dict[str, Any], receive: Any, stream: Stream
         stream._chunks.put_nowait(None)
 
 
-async def ask(
-    app: ASGIApp, path: str, *, method: str = "GET", token: str = "ann", body: bytes = b"", **query: str
-) -> Answer:
-    """Make a request and return the whole answer."""
-    async with streaming(app, path, token=token, method=method, body=body, **query) as stream:
+async def ask(app: ASGIApp, path: str, **options: Any) -> Answer:
+    """Make a request, with the options of ``streaming``, and return the whole answer."""
+    async with streaming(app, path, **options) as stream:
         found = await stream.rest()
     return Answer(status=stream.status, headers=stream.headers, body=found)

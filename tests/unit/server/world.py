@@ -15,6 +15,7 @@ from magos.apps.server import Parts, Server
 from magos.history.archive import LogArchive
 from magos.history.store import HistoryReader
 from magos.runtime.client.client import ApiClient
+from magos.runtime.client.transport import HttpRequest, HttpResponse
 from magos.server.access import Grant, Right, Verb
 from magos.server.identity import Caller, CallerKind
 from magos.server.problems import Problem, unauthenticated
@@ -122,6 +123,18 @@ class World:
     async def annotations(self, name: str, namespace: str = "default") -> Mapping[str, str]:
         """Return a Workspace's annotations as they are stored."""
         return (await self.user.get(WORKSPACES, namespace, name)).metadata.annotations
+
+    def before_patch(self, action: Callable[[], Awaitable[None]]) -> None:
+        """Do something once, right before the server's next patch reaches the cluster."""
+        plain = self.transport.request
+
+        async def request(asked: HttpRequest) -> HttpResponse:
+            if asked.method == "PATCH":
+                self.transport.request = plain  # type: ignore[method-assign]
+                await action()
+            return await plain(asked)
+
+        self.transport.request = request  # type: ignore[method-assign]
 
     async def settled(self) -> None:
         """Wait until the caches have what was written so far."""
