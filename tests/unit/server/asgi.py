@@ -111,7 +111,7 @@ async def streaming(
     app: ASGIApp,
     path: str,
     *,
-    token: str = "ann",
+    token: str = "ann",  # noqa: S107 - a name
     method: str = "GET",
     body: bytes = b"",
     headers: Mapping[str, str] | None = None,

@@ -36,7 +36,7 @@ async def gated(world: World, reason: str = "ManualApproval") -> None:
     await world.settled()
 
 
-async def approve(world: World, run_id: str = RUN, token: str = "ann", **more: object) -> Answer:
+async def approve(world: World, run_id: str = RUN, token: str = "ann", **more: object) -> Answer:  # noqa: S107
     """Approve a run."""
     body = msgspec.json.encode({"runID": run_id, **more})
     return await world.ask(f"{ONE}/approve", method="POST", body=body, token=token)

@@ -54,7 +54,7 @@ def test_an_unknown_path_and_a_wrong_method_are_told_in_the_same_form() -> None:
 
 def test_an_unexpected_error_is_500_without_internals_and_is_logged(logged: list[Any]) -> None:
     async def scene(world: World) -> None:
-        async def broken(request: object) -> None:
+        async def broken(_request: object) -> None:
             raise RuntimeError("the secret is hunter2")
 
         world.authenticator.caller = broken  # type: ignore[assignment, method-assign]
@@ -69,7 +69,7 @@ def test_an_unexpected_error_is_500_without_internals_and_is_logged(logged: list
 @pytest.mark.parametrize("status", [403, 404, 422, 500])
 def test_what_the_cluster_refuses_to_the_server_itself_is_503_without_its_words(status: int) -> None:
     async def scene(world: World) -> None:
-        async def refused(request: object) -> None:
+        async def refused(_request: object) -> None:
             raise ApiError("secret words", answer=Status(code=status, message="secret words"))
 
         world.authenticator.caller = refused  # type: ignore[assignment, method-assign]

@@ -33,8 +33,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> FakeJobs:
 
 async def running(world: World, phase: str = "Planning", **run: Any) -> None:
     """Create Workspace ``a`` with a current run."""
-    if await world.user.list_all(PODS) and world.server.cluster.workspaces.cache.get("default", "a") is None:
-        world.workspace("a")
+    world.workspace("a")
     await world.set_status("a", {"phase": phase, "currentRunID": RUN, "currentRun": {"planJob": "x", **run}})
     await world.settled()
 
@@ -42,9 +41,9 @@ async def running(world: World, phase: str = "Planning", **run: Any) -> None:
 def put(world: World, body: dict[str, Any]) -> None:
     """Create a pod at once, with its status."""
     resource = world.api.resource(PODS)
-    status = body["status"]
-    created = world.api.create(resource, body)
-    world.api.writer.replace_status(resource, created, status)
+    world.api.create(resource, body)
+    key = (body["metadata"]["namespace"], body["metadata"]["name"])
+    world.api.writer.patch(resource, key, {"status": body["status"]}, "status")
 
 
 def stored(phase: JobType = JobType.APPLY, **fields: Any) -> Run:
@@ -70,7 +69,10 @@ def test_each_phase_has_its_own_log() -> None:
     async def scene(world: World) -> None:
         assert (await world.ask(LOG, phase="plan")).body == b"the plan"
         missing = await world.ask(LOG, phase="apply")
-        assert (missing.status, missing.error) == (404, f"there is no log of the apply of run {RUN}: the run has no apply")
+        assert (missing.status, missing.error) == (
+            404,
+            f"there is no log of the apply of run {RUN}: the run has no apply",
+        )
 
     in_world(scene, history=FakeHistory(stored(JobType.PLAN, log_key="key")), archive=archive)
 
