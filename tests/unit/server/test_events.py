@@ -7,6 +7,7 @@ import anyio
 import pytest
 
 from magos.api.workspace import WORKSPACES
+from magos.server.encoding import resource
 from magos.server.hub import BUFFER
 from tests.unit.server.asgi import Stream
 from tests.unit.server.world import API, World, in_world
@@ -248,16 +249,13 @@ def test_whoever_leaves_is_forgotten() -> None:
 
 
 def test_each_state_is_encoded_once_for_all_clients(monkeypatch: pytest.MonkeyPatch) -> None:
-    from magos.server import hub
-
     encoded: list[str] = []
-    encode = hub.resource
 
     def counted(kind: Any, item: Any) -> bytes:
         encoded.append(item.metadata.name)
-        return encode(kind, item)
+        return resource(kind, item)
 
-    monkeypatch.setattr(hub, "resource", counted)
+    monkeypatch.setattr("magos.server.hub.resource", counted)
 
     async def scene(world: World) -> None:
         world.workspace("a")

@@ -48,7 +48,8 @@ def put(world: World, body: dict[str, Any]) -> None:
 
 def stored(phase: JobType = JobType.APPLY, **fields: Any) -> Run:
     """Return a row with one phase."""
-    return Run(run_id=RUN, **{str(phase): RunPhase(job_name="x", **fields)})
+    recorded = RunPhase(job_name="x", **fields)
+    return Run(run_id=RUN, plan=recorded) if phase is JobType.PLAN else Run(run_id=RUN, apply=recorded)
 
 
 def test_an_archived_log_is_sent_as_text() -> None:

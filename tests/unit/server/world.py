@@ -128,13 +128,13 @@ class World:
         """Do something once, right before the server's next patch reaches the cluster."""
         plain = self.transport.request
 
-        async def request(asked: HttpRequest) -> HttpResponse:
-            if asked.method == "PATCH":
+        async def request_after(request: HttpRequest) -> HttpResponse:
+            if request.method == "PATCH":
                 self.transport.request = plain  # type: ignore[method-assign]
                 await action()
-            return await plain(asked)
+            return await plain(request)
 
-        self.transport.request = request  # type: ignore[method-assign]
+        self.transport.request = request_after  # type: ignore[method-assign]
 
     async def settled(self) -> None:
         """Wait until the caches have what was written so far."""
