@@ -4,9 +4,8 @@ A stream is about one run, the one that is current when it begins, and one of it
 so, and ends with ``eof`` when the pod has ended, when another run is current, or when no pod will come any more.
 """
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from enum import StrEnum
 
 import anyio
@@ -22,6 +21,7 @@ from magos.api.workspace import Workspace
 from magos.ids import RunID
 from magos.runtime.client.errors import ApiError
 from magos.server.events import expired
+from magos.server.loglines import reading
 from magos.server.logs import PHASE, phase_of
 from magos.server.pods import RunKey, newest_pod
 from magos.server.problems import Problem
@@ -35,8 +35,6 @@ LOOK_SECONDS = 1.0
 
 POD_SECONDS = 2.0
 """So often a stream that waits for its pod looks for it."""
-
-_LINES = 256
 
 _log = structlog.get_logger(__name__)
 
@@ -107,8 +105,9 @@ class _LogFollower:
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         """Yield the events of the stream as they are sent."""
         try:
-            async for chunk in self._events():
-                yield chunk
+            async with aclosing(self._events()) as events:
+                async for chunk in events:
+                    yield chunk
         except Problem as problem:
             yield self._event(LogEventType.ERROR, problem.text)
         except ApiError as error:
@@ -117,38 +116,37 @@ class _LogFollower:
 
     async def _events(self) -> AsyncGenerator[bytes, None]:
         told = ""
-        looked_for_pod = float("-inf")
         while True:
             if ending := self._ending():
                 yield ending
                 return
             if await self._due():
                 yield PING
-            pod = None
-            if self._run_id and self._clock.monotonic() - looked_for_pod >= POD_SECONDS:
-                looked_for_pod = self._clock.monotonic()
-                key = RunKey(self._call.namespace, self._call.name, RunID(self._run_id))
-                pod = await newest_pod(self._call.context.client, key, self._phase)
-                if pod is None and self._over():
-                    yield self._event(LogEventType.EOF, "the run is over, and its pod is gone")
-                    return
-            if pod is not None:
-                self._pod = pod.metadata.name
-                if pod.status.phase not in ("", "Pending") or pod.status.init_container_statuses:
-                    break
-            state = f"pod {self._pod} has not started yet" if pod is not None else told or "waiting for the pod"
-            if not self._run_id:
-                state = "waiting for a run"
-            if state != told:
-                told = state
-                yield self._event(LogEventType.STATUS, state)
-            await anyio.sleep(LOOK_SECONDS)
+            pod = await self._newest()
+            if pod is not None and _started(pod):
+                break
+            if pod is None and self._over():
+                yield self._event(LogEventType.EOF, "the run is over, and its pod is gone")
+                return
+            state = f"pod {self._pod} has not started yet" if pod is not None else "waiting for the pod"
+            if told != (told := state if self._run_id else "waiting for a run"):
+                yield self._event(LogEventType.STATUS, told)
+            await anyio.sleep(POD_SECONDS)
         yield self._event(LogEventType.STATUS, f"reading pod {self._pod}")
-        async for chunk in self._lines(pod):
-            yield chunk
+        async with aclosing(self._lines(pod)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def _newest(self) -> Pod | None:
+        if not self._run_id:
+            return None
+        key = RunKey(self._call.namespace, self._call.name, RunID(self._run_id))
+        pod = await newest_pod(self._call.context.client, key, self._phase)
+        self._pod = "" if pod is None else pod.metadata.name
+        return pod
 
     async def _lines(self, pod: Pod) -> AsyncGenerator[bytes, None]:
-        async with _reading(joblog.followed_lines(self._call.context.client, pod, self._phase)) as lines:
+        async with reading(joblog.followed_lines(self._call.context.client, pod, self._phase)) as lines:
             stage = None
             while True:
                 found = await lines.some(LOOK_SECONDS)
@@ -188,7 +186,9 @@ class _LogFollower:
     def _over(self) -> bool:
         """Tell whether no pod of this phase will come any more."""
         found = self._workspace()
-        if found is None or found.status.phase in TERMINAL:
+        if found is None or not self._run_id:
+            return False
+        if found.status.phase in TERMINAL:
             return True
         run = found.status.current_run
         return self._phase is JobType.PLAN and run is not None and run.has_changes is not None
@@ -217,52 +217,6 @@ class _LogFollower:
         )
 
 
-class _Lines:
-    """Lines that a task reads ahead, a bounded number of them."""
-
-    def __init__(self) -> None:
-        self.queue: asyncio.Queue[joblog.LogLine | None] = asyncio.Queue(_LINES)
-        self.failure: Exception | None = None
-
-    async def some(self, seconds: float) -> list[joblog.LogLine] | None:
-        """Return the lines that have been read, none after so many seconds without any; None at their end.
-
-        Raises what the reader raised, once everything it had read was returned.
-        """
-        found: list[joblog.LogLine] = []
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                found_one = await self.queue.get()
-                while found_one is not None:
-                    found.append(found_one)
-                    if self.queue.empty():
-                        return found
-                    found_one = self.queue.get_nowait()
-                if found:
-                    self.queue.put_nowait(None)
-                    return found
-                if self.failure is not None:
-                    raise self.failure
-                return None
-        return found
-
-
-@asynccontextmanager
-async def _reading(lines: AsyncIterator[joblog.LogLine]) -> AsyncIterator[_Lines]:
-    """Read ``lines`` in a task of its own until the block ends."""
-    ahead = _Lines()
-
-    async def read() -> None:
-        try:
-            async for line in lines:
-                await ahead.queue.put(line)
-        except Exception as error:  # noqa: BLE001 - handed to whoever asks for lines
-            ahead.failure = error
-        await ahead.queue.put(None)
-
-    task = asyncio.create_task(read(), name="reads a log")
-    try:
-        yield ahead
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
+def _started(pod: Pod) -> bool:
+    """Tell whether any container of the pod has been seen by its node."""
+    return pod.status.phase not in ("", "Pending") or bool(pod.status.init_container_statuses)

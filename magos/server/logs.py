@@ -1,7 +1,6 @@
 """The log of one phase of a run as text: out of the archive, or of its pod while that exists (spec §9.2)."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AsyncExitStack
 
 import structlog
 from starlette.responses import Response, StreamingResponse
@@ -9,7 +8,7 @@ from starlette.responses import Response, StreamingResponse
 from magos import joblog
 from magos.api.kube import Pod
 from magos.api.names import JobType
-from magos.history.archive import LogNotFound
+from magos.history.archive import LogArchive, LogNotFound
 from magos.history.runs import Run
 from magos.history.store import HistoryUnavailable
 from magos.server.pods import RunKey, newest_pod
@@ -85,19 +84,21 @@ async def _archived(call: Call, run: Run | None, phase: JobType) -> AsyncIterato
     recorded = run.phase(phase) if run is not None else None
     if recorded is None or not recorded.log_key or call.context.archive is None:
         return None
-    stack = AsyncExitStack()
+    stream = _opened(call.context.archive, recorded.log_key)
     try:
-        chunks = await stack.enter_async_context(call.context.archive.open(recorded.log_key))
+        await anext(stream)
     except LogNotFound:
         _log.warning("a log that is on record is not in the bucket", key=recorded.log_key)
         return None
+    return stream
 
-    async def stream() -> AsyncGenerator[bytes, None]:
-        async with stack:
-            async for chunk in chunks:
-                yield chunk
 
-    return stream()
+async def _opened(archive: LogArchive, key: str) -> AsyncGenerator[bytes, None]:
+    """Yield nothing once the log is open, and then the log."""
+    async with archive.open(key) as chunks:
+        yield b""
+        async for chunk in chunks:
+            yield chunk
 
 
 async def _of_pod(call: Call, pod: Pod, phase: JobType) -> AsyncGenerator[bytes, None]:
