@@ -55,7 +55,10 @@ def document(operations: Iterable[Operation], version: str) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {"title": "Magos", "version": version, "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"}},
         "paths": paths,
-        "components": {"schemas": {k: _named(k, v) for k, v in sorted(components.items())}, "securitySchemes": _SCHEMES},
+        "components": {
+            "schemas": {k: _named(k, v) for k, v in sorted(components.items())},
+            "securitySchemes": _SCHEMES,
+        },
     }
 
 

@@ -1,4 +1,4 @@
-"""The two writes of the API: ask for a run, approve a run (spec §9.2, invariants I10 and I12).
+"""The two writes of the API: ask for a run, approve a run (spec §9.2, invariants I5 and I19).
 
 Each takes a ``Grant`` and acts on exactly what the grant is for, in the name of the caller whom it was given to: there
 is no other way to say which Workspace is meant. Each is judged by the Workspace as it is now and written on the version
