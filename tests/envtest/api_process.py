@@ -17,6 +17,8 @@ from magos.server.identity import Caller, CallerKind
 from magos.server.problems import unauthenticated
 from magos.server.settings import ServerSettings
 
+__all__ = ["everybody"]
+
 
 class _Everybody:
     async def caller(self, request: Request) -> Caller:
@@ -36,11 +38,12 @@ class _Everybody:
         del caller, verb, resource, namespaces
 
 
-def _open(environ: Mapping[str, str], settings: ServerSettings, client: ApiClient, clock: Clock) -> Parts:
+def everybody(environ: Mapping[str, str], settings: ServerSettings, client: ApiClient, clock: Clock) -> Parts:
+    """Join login and rights as the module says."""
     del environ, settings, client, clock
-    everybody = _Everybody()
-    return Parts(access=everybody, authenticator=everybody)
+    open_to_all = _Everybody()
+    return Parts(access=open_to_all, authenticator=open_to_all)
 
 
 if __name__ == "__main__":
-    sys.exit(run_api(sys.argv[1:], dict(os.environ), _open))
+    sys.exit(run_api(sys.argv[1:], dict(os.environ), everybody))
