@@ -1,6 +1,6 @@
 """The ASGI application: every route under the same rules (spec §9.1)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 from starlette.middleware import Middleware
@@ -25,9 +25,6 @@ class Rules(Struct, frozen=True, kw_only=True):
 
     render: Render | None = None
     """Makes pages of refusals for browsers."""
-
-    served: Callable[[str, int], None] = lambda _route, _code: None
-    """Is told the route and the status of every answer, for metrics."""
 
 
 def api_operations(ready: probes.Check, version: str, more: Sequence[Operation] = ()) -> list[Operation]:
@@ -58,7 +55,7 @@ def application(
     """
     rules = rules or Rules()
     middleware = [
-        Middleware(RequestLog, served=rules.served),
+        Middleware(RequestLog),
         Middleware(SafeHeaders),
         *_cors(rules),
         Middleware(Refusals, render=rules.render),

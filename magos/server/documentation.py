@@ -19,7 +19,7 @@ def with_documentation(others: Iterable[Operation], version: str) -> list[Operat
     everything = [
         *others,
         _fixed("/openapi.json", "Get the OpenAPI document", JSON, lambda: msgspec.json.encode(made)),
-        _fixed("/docs", "Read the documentation", "text/html", lambda: docspage.page(made, "/docs/style.css").encode()),
+        _fixed("/docs", "Read the documentation", "text/html", lambda: docspage.page(made, "docs/style.css").encode()),
         _fixed("/docs/style.css", "Get the style of that page", "text/css", docspage.STYLE.encode),
     ]
     made.update(document(everything, version))

@@ -4,7 +4,7 @@ All of it works on ASGI messages, so that streams stay streams.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from urllib.parse import parse_qsl
 
 import structlog
@@ -65,9 +65,8 @@ class SafeHeaders:
 class RequestLog:
     """Writes a line for each request when its answer has ended, without tokens and without secrets of the query."""
 
-    def __init__(self, app: ASGIApp, served: Callable[[str, int], None] = lambda _route, _code: None) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._served = served
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -98,8 +97,6 @@ class RequestLog:
                 caller=scope.get(CALLER, ""),
                 client=(scope.get("client") or ("",))[0],
             )
-            route = scope.get("route")
-            self._served(getattr(route, "path", "other"), status)
 
 
 def _loggable(query: bytes) -> str:

@@ -236,6 +236,15 @@ def test_a_client_that_stops_reading_for_good_is_given_up() -> None:
     in_world(scene)
 
 
+def test_a_head_request_is_answered_without_a_stream() -> None:
+    async def scene(world: World) -> None:
+        answer = await world.ask(EVENTS, method="HEAD")
+        assert (answer.status, answer.body) == (200, b"")
+        assert world.server.hubs["workspaces"].followers == 0
+
+    in_world(scene)
+
+
 def test_whoever_leaves_is_forgotten() -> None:
     async def scene(world: World) -> None:
         hub = world.server.hubs["workspaces"]
