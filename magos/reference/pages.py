@@ -24,8 +24,8 @@ def configuration_page() -> str:
         "",
         _NOTICE,
         "",
-        "Flags and environment of the controllers and of the API server, the environment of the runner's stages, the keys"
-        " of annotations and labels, and metrics. [The specification](../behaviour/README.md) says what they do."
+        "Flags and environment of the controllers and of the API server, the environment of the runner's stages, the"
+        " keys of annotations and labels, and metrics. [The specification](../behaviour/README.md) says what they do."
         " [openapi.json](openapi.json) describes the API.",
         "",
         "## Flags of every controller",

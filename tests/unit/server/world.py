@@ -28,6 +28,9 @@ from tests.unit.server.asgi import Answer, ask, streaming
 
 __all__ = ["API", "FakeAccess", "FakeAuthenticator", "World", "in_world"]
 
+LIMIT = 1800.0
+"""Virtual seconds after which a scene has failed: a stream that does not end as it should goes on for ever."""
+
 API = "/apis/magosproject.io/v1alpha1"
 
 
@@ -157,4 +160,4 @@ def in_world(scene: Callable[[World], Awaitable[None]], seed: int = 1, **parts: 
         async with world.running():
             await scene(world)
 
-    run_virtual(main, seed=seed)
+    run_virtual(main, seed=seed, limit=LIMIT)
