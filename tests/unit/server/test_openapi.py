@@ -89,7 +89,7 @@ CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance,
 
 
 @schema.parametrize()
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 def test_every_answer_is_as_the_document_says(case: Any) -> None:
     async def scene(world: World) -> None:
         for namespace in ("default", "team-a"):
