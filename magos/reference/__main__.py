@@ -10,6 +10,7 @@ from pathlib import Path
 
 from magos.api.schema.writing import bring_up_to_date
 from magos.reference.pages import configuration_page, failures_table, reasons_page, with_table
+from magos.reference.server import openapi_text
 
 _ERRORS = "docs/behaviour/errors.md"
 
@@ -19,6 +20,7 @@ def generated(root: Path) -> Mapping[str, str]:
     errors = (root / _ERRORS).read_text(encoding="utf-8")
     return {
         "docs/spec/configuration.md": configuration_page(),
+        "docs/spec/openapi.json": openapi_text(),
         "docs/spec/reasons.md": reasons_page(),
         _ERRORS: with_table(errors, failures_table()),
     }

@@ -1,6 +1,6 @@
 """Environment variables: what controllers read, asked of their own readers, and what each stage of a runner gets."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from msgspec import Struct
@@ -20,6 +20,7 @@ from magos.reconcilers.effects import RepositorySecretReport
 from magos.reconcilers.workspace.inputs.policies import SelectedPolicies
 from magos.reconcilers.workspace.pod.environment import JobPlan, stage_environment
 from magos.reconcilers.workspace.pod.settings import WorkspaceSettings
+from magos.reference.asked import Asked
 
 _DEFAULTS = WorkspaceSettings(job_image="")
 _OF_ALL = frozenset({"POD_NAMESPACE"})
@@ -97,27 +98,9 @@ class StageVariable(Struct, frozen=True, kw_only=True):
     apply: tuple[Stage, ...]
 
 
-class _Asked(Mapping[str, str]):
-    """An environment that remembers what it was asked for."""
-
-    def __init__(self, known: Mapping[str, str]) -> None:
-        self._known = known
-        self.names: set[str] = set()
-
-    def __getitem__(self, name: str) -> str:
-        self.names.add(name)
-        return self._known[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._known)
-
-    def __len__(self) -> int:
-        return len(self._known)
-
-
 def controller_variables() -> tuple[Variable, ...]:
     """Return what the controllers read from the environment, besides what the client needs."""
-    workspace, refwatcher = _Asked({"MAGOS_JOB_IMAGE": "magos-job"}), _Asked({})
+    workspace, refwatcher = Asked({"MAGOS_JOB_IMAGE": "magos-job"}), Asked({})
     load_workspace_settings(workspace)
     allowed_schemes(refwatcher)
     peers(refwatcher)

@@ -42,8 +42,8 @@ class Flag(Struct, frozen=True, kw_only=True):
     meaning: str
 
 
-class _Listing(argparse.ArgumentParser):
-    """A parser that remembers what was added to it."""
+class Listing(argparse.ArgumentParser):
+    """A parser that remembers what was added to it, in ``added``."""
 
     def __init__(self) -> None:
         super().__init__(add_help=False)
@@ -57,19 +57,20 @@ class _Listing(argparse.ArgumentParser):
 
 def common_flags() -> tuple[Flag, ...]:
     """Return the flags that every controller has."""
-    parser = _Listing()
+    parser = Listing()
     add_common_flags(parser)
-    return _flags(parser)
+    return flags_of(parser)
 
 
 def refwatcher_flags() -> tuple[Flag, ...]:
     """Return the flags that RefWatcher alone has."""
-    parser = _Listing()
+    parser = Listing()
     refwatcher.add_flags(parser)
-    return _flags(parser)
+    return flags_of(parser)
 
 
-def _flags(parser: _Listing) -> tuple[Flag, ...]:
+def flags_of(parser: Listing) -> tuple[Flag, ...]:
+    """Return what was added to a parser."""
     return tuple(_flag(action) for action in parser.added)
 
 

@@ -3,7 +3,20 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
-from tests.bench import canary, exchanges, fleet, hostile, pause, redaction, run, runner, simulation, startup, walk
+from tests.bench import (
+    canary,
+    crowd,
+    exchanges,
+    fleet,
+    hostile,
+    pause,
+    redaction,
+    run,
+    runner,
+    simulation,
+    startup,
+    walk,
+)
 
 __all__ = ["NAMES", "measure"]
 
@@ -22,6 +35,7 @@ _GROUPS: tuple[tuple[tuple[str, ...], Callable[[], Figures]], ...] = (
     (("redaction.ms_per_line",), redaction.measure),
     (simulation.NAMES, simulation.measure),
     (fleet.NAMES, fleet.measure),
+    (crowd.NAMES, crowd.measure),
 )
 
 NAMES = tuple(name for names, _ in _GROUPS for name in names)
