@@ -61,7 +61,7 @@ def build(
     version: str,
     render: RenderLogin | None = None,
 ) -> Auth:
-    """Return the parts. ``accounts`` watches ``magos.api.kube.mappedaccounts.MAPPED_ACCOUNTS`` of all namespaces; whoever made it runs it."""
+    """Return the parts. ``accounts`` watches ``MAPPED_ACCOUNTS`` of all namespaces; whoever made it runs it."""
     sessions = Sessions(settings, clock)
     guard = CsrfGuard(sessions, settings.base_url)
     mappings = Mappings(accounts, settings.release_namespace, settings.global_namespaces)
