@@ -62,9 +62,7 @@ def test_people_see_what_their_accounts_may_and_no_longer_than_that(
             change = Right(verb=Verb.PATCH, resource="workspaces", namespace=namespace)
             for caller in (ann, itself):
                 assert await access.visible(caller, Verb.LIST, "workspaces", places) == frozenset({namespace})
-                assert not await access.allows(
-                    caller, Right(verb=Verb.PATCH, resource="workspaces", namespace=namespace)
-                )
+                assert not await access.allows(caller, change)
             assert await access.visible(eve, Verb.LIST, "workspaces", places) == frozenset()
             await asyncio.to_thread(kubectl.run, "delete", "rolebinding", "viewer", inside)
             await asyncio.to_thread(

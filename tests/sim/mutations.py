@@ -97,6 +97,13 @@ class Mutation:
 
 MUTATIONS = (
     Mutation(
+        "login: cookies of one person are sent for the next",
+        "magos/server/auth",
+        "return CookieJar(policy=DefaultCookiePolicy(allowed_domains=()))",
+        "return CookieJar()",
+        _LOGIN,
+    ),
+    Mutation(
         "access: a failed review grants",
         "magos/server/auth",
         "return answer.status.allowed and not answer.status.denied",

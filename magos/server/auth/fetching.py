@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import Mapping
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
 
 import httpx
@@ -33,7 +34,14 @@ def http_client(ca_file: str) -> httpx.AsyncClient:
     if ca_file:
         context.load_verify_locations(ca_file)
     limits = httpx.Limits(max_connections=20, max_keepalive_connections=4)
-    return httpx.AsyncClient(verify=context, timeout=TIMEOUT, limits=limits, follow_redirects=False)
+    return httpx.AsyncClient(
+        verify=context, timeout=TIMEOUT, limits=limits, follow_redirects=False, cookies=no_cookies()
+    )
+
+
+def no_cookies() -> CookieJar:
+    """Return a jar that keeps nothing: one client serves many people, and a cookie of one is not for another."""
+    return CookieJar(policy=DefaultCookiePolicy(allowed_domains=()))
 
 
 async def fetch_object(client: httpx.AsyncClient, url: str, form: Mapping[str, str] | None = None) -> Mapping[str, Any]:

@@ -134,6 +134,7 @@ def test_a_code_of_another_browser_another_login_or_later_is_refused(site: Site)
         await refused(asked["state"], site.code(asked))
         browser.cookies.set("magos_oidc", stolen["magos_oidc"][:-3] + "abc")
         await refused(asked["state"], site.code(asked))
+        browser.cookies.clear()
         asked = await site.begin(browser)
         await refused("forged", site.code(asked))
         asked = await site.begin(browser)
@@ -189,7 +190,7 @@ async def form(browser: httpx.AsyncClient, password: str, headers: Mapping[str, 
 
 def test_the_password_form_logs_in_and_logout_ends_it(site: Site) -> None:
     async def main(browser: httpx.AsyncClient) -> None:
-        browser.cookies.set("magos_session", "planted")
+        browser.cookies.set("magos_session", "planted", domain="magos.example.com")
         done = await form(browser, PASSWORD)
         assert (done.status_code, done.headers["location"]) == (303, f"{BASE}/projects")
         assert (await browser.get("/api/v1alpha1/auth/whoami")).json()["kind"] == "admin"
