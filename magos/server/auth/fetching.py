@@ -47,7 +47,7 @@ def no_cookies() -> CookieJar:
 async def fetch_object(client: httpx.AsyncClient, url: str, form: Mapping[str, str] | None = None) -> Mapping[str, Any]:
     """Return the JSON object that a GET, or a POST of ``form``, is answered with; ``Unanswered`` or ``Refused``."""
     method = "GET" if form is None else "POST"
-    headers = {"Accept": "application/json"}
+    headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
     body = bytearray()
     try:
         async with asyncio.timeout(TIMEOUT), client.stream(method, url, data=form, headers=headers) as response:
