@@ -6,12 +6,17 @@ a failure of the API server refuses the request and is not kept.
 """
 
 import hashlib
-from collections.abc import Mapping
 from enum import IntEnum
 
-from msgspec import Struct, field
-
-from magos.api.meta import Kind, ObjectMeta
+from magos.api.kube.reviews import (
+    SUBJECT_ACCESS_REVIEWS,
+    TOKEN_REVIEWS,
+    AccessReviewSpec,
+    NonResourceAttributes,
+    SubjectAccessReview,
+    TokenReview,
+    TokenReviewSpec,
+)
 from magos.runtime.client.client import ApiClient
 from magos.runtime.client.errors import ApiError
 from magos.runtime.clock import Clock
@@ -19,71 +24,6 @@ from magos.runtime.clock import Clock
 KEPT = 60.0
 _MOST_KEPT = 256
 _PATH = "/metrics"
-
-
-class _Review(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    metadata: ObjectMeta = ObjectMeta()
-
-
-class _TokenSpec(Struct, frozen=True, rename="camel"):
-    token: str = ""
-
-
-class _User(Struct, frozen=True, rename="camel", omit_defaults=True):
-    username: str = ""
-    uid: str = ""
-    groups: tuple[str, ...] = ()
-    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-
-class _TokenStatus(Struct, frozen=True, rename="camel"):
-    authenticated: bool = False
-    user: _User = _User()
-
-
-class _TokenReview(_Review, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    spec: _TokenSpec = _TokenSpec()
-    status: _TokenStatus = _TokenStatus()
-
-
-class _Attributes(Struct, frozen=True, rename="camel"):
-    path: str
-    verb: str
-
-
-class _AccessSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
-    non_resource_attributes: _Attributes | None = None
-    user: str = ""
-    uid: str = ""
-    groups: tuple[str, ...] = ()
-    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-
-class _AccessStatus(Struct, frozen=True, rename="camel"):
-    allowed: bool = False
-
-
-class _AccessReview(_Review, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    spec: _AccessSpec = _AccessSpec()
-    status: _AccessStatus = _AccessStatus()
-
-
-_TOKEN_REVIEWS = Kind(
-    group="authentication.k8s.io",
-    version="v1",
-    plural="tokenreviews",
-    name="TokenReview",
-    type=_TokenReview,
-    namespaced=False,
-)
-_ACCESS_REVIEWS = Kind(
-    group="authorization.k8s.io",
-    version="v1",
-    plural="subjectaccessreviews",
-    name="SubjectAccessReview",
-    type=_AccessReview,
-    namespaced=False,
-)
 
 
 class AccessDecision(IntEnum):
@@ -124,16 +64,16 @@ class MetricsAuth:
         return access
 
     async def _ask(self, token: str) -> AccessDecision:
-        review = await self._client.create(_TOKEN_REVIEWS, _TokenReview(spec=_TokenSpec(token)))
+        review = await self._client.create(TOKEN_REVIEWS, TokenReview(spec=TokenReviewSpec(token=token)))
         if not review.status.authenticated:
             return AccessDecision.UNAUTHENTICATED
         user = review.status.user
-        spec = _AccessSpec(
-            non_resource_attributes=_Attributes(path=_PATH, verb="get"),
+        spec = AccessReviewSpec(
+            non_resource_attributes=NonResourceAttributes(path=_PATH, verb="get"),
             user=user.username,
             uid=user.uid,
             groups=user.groups,
             extra=user.extra,
         )
-        answer = await self._client.create(_ACCESS_REVIEWS, _AccessReview(spec=spec))
+        answer = await self._client.create(SUBJECT_ACCESS_REVIEWS, SubjectAccessReview(spec=spec))
         return AccessDecision.ALLOWED if answer.status.allowed else AccessDecision.FORBIDDEN
