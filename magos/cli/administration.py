@@ -52,8 +52,8 @@ def hashed(password: str) -> str:
 def bootstrap_secrets(*, only_print: bool, output: str, target: Target) -> None:
     """Create the Secrets of Magos that are missing, with random values.
 
-    They are magos-api, magos-postgres and magos-rustfs. One that exists is left as it is. Passwords are printed
-    nowhere: kubectl reads them from the Secret.
+    They are magos-api, magos-postgres and magos-rustfs. One that exists is left as it is. The values that are created
+    are not printed: kubectl reads them from the Secrets.
     """
     from magos.cli.printing import as_json, as_yaml
 

@@ -91,9 +91,10 @@ async def _await_run(here: Session, cluster: Cluster, patched: Workspace, limit:
 @click.option("--acknowledge-warnings", is_flag=True, help="Approve a plan although it violates policies.")
 @cluster_options
 def approve(*, workspace: str, run_id: str, acknowledge_warnings: bool, target: Target) -> None:
-    """Approve exactly one run, so that its plan is applied.
+    """Approve exactly one run.
 
-    On a terminal you may leave --run out: the plan is summed up and you are asked.
+    Its plan, and no other, is then applied. On a terminal you may leave --run out: the plan is summed up and you are
+    asked.
     """
     target, name = named(target, workspace)
     here = session()

@@ -17,7 +17,10 @@ from magos.terminal import echo, one_line
 @output_option(Output.TABLE, Output.JSON, Output.YAML)
 @cluster_options
 def explain(*, workspace: str, output: str, target: Target) -> None:
-    """Say what a Workspace waits for, who holds it, since when, and what to do."""
+    """Say what a Workspace waits for.
+
+    With who or what holds it, since when, and what to do.
+    """
     target, name = named(target, workspace)
     here = session()
 

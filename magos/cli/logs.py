@@ -43,9 +43,10 @@ class _Wanted(Struct, frozen=True, kw_only=True):
 @server_options
 @cluster_options
 def logs(*, workspace: str, run_id: str, phase: str | None, follow: bool, server: ServerFlags, target: Target) -> None:
-    """Print the log of a run: of its plan or of its apply.
+    """Print the log of a run.
 
-    It comes from the pod as long as there is one, else from the archive, which needs the API server of Magos.
+    It is that of its plan or of its apply. It comes from the pod as long as there is one, else from the archive, which
+    needs the API server of Magos.
     """
     target, name = named(target, workspace)
     here = session()

@@ -22,7 +22,10 @@ from magos.terminal import echo, one_line
 @click.argument("project", type=Name("projects"), metavar="[NAMESPACE/]PROJECT")
 @cluster_options
 def tree(*, project: str, target: Target) -> None:
-    """Show a Project, the steps of its Rollout, and its Workspaces with phase and reason."""
+    """Show a Project and what belongs to it.
+
+    These are the steps of its Rollout and its Workspaces, with phase, reason and message.
+    """
     target, name = named(target, project)
 
     async def work(cluster: Cluster) -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -56,6 +56,12 @@ async def connect_by_kubeconfig(environ: Mapping[str, str], target: Target) -> A
         await client.aclose()
 
 
+def _run(work: Callable[[], Awaitable[Any]]) -> Any:
+    import anyio
+
+    return anyio.run(work)
+
+
 def _now() -> datetime:
     return datetime.now(UTC)
 
@@ -68,16 +74,17 @@ class Session:
     program: str = PROGRAM
     connect: Connect = connect_by_kubeconfig
     now: Callable[[], datetime] = _now
+    run: Callable[[Callable[[], Awaitable[Any]]], Any] = _run
 
     def on_cluster(self, target: Target, work: Callable[[Cluster], Awaitable[T]]) -> T:
         """Run ``work`` with an open connection and return what it returns."""
-        import anyio
 
         async def connected() -> T:
             async with self.connect(self.environ, target) as cluster:
                 return await work(cluster)
 
-        return anyio.run(connected)
+        found: T = self.run(connected)
+        return found
 
     def spoken(self, command: str) -> str:
         """Return a command line that begins with ``magos`` with the name that this program was called by."""
