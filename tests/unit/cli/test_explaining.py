@@ -15,8 +15,10 @@ def test_the_account_has_holder_time_steps_and_the_command_under_the_name_of_the
     shop.has(gated())
     shop.program = "kubectl magos"
     assert shop("explain", "prod").out.splitlines() == [
-        f"Workspace team-a/prod waits for a person to approve run {RUN}: its plan of commit c0ffee0 destroys 1, changes"
-        " 2 and adds 3.",
+        (
+            f"Workspace team-a/prod waits for a person to approve run {RUN}: its plan of commit c0ffee0 destroys 1,"
+            " changes 2 and adds 3."
+        ),
         "  held by  a person who may approve",
         "  since    2026-05-01T11:59:30Z (30s ago)",
         "  next     read the plan, then approve exactly this run",
