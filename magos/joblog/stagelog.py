@@ -136,7 +136,7 @@ class StageLog:
     async def _absence(self, error: ApiError) -> bytes:
         """Return the line to print where the pod has no log for this stage; empty if the error tells something else."""
         if error.status == 400:
-            return f"[this stage printed nothing: {error.detail}]".encode()
+            return f"[no output of this stage: {error.detail}]".encode()
         if error.not_found:
             await self._look()
             return f"[the log of this stage is gone: {error.detail}]".encode()

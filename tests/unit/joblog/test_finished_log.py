@@ -142,7 +142,7 @@ def test_what_a_stage_did_not_print_is_told_in_brackets() -> None:
     assert log_of(node, JobType.PLAN).decode() == (
         "=== fetch ===\ncloned\n"
         "=== terraform ===\n[the log of this stage is gone: container not found]\n"
-        "=== render ===\n[this stage printed nothing: waiting to start]\n"
+        "=== render ===\n[no output of this stage: waiting to start]\n"
         "=== job ===\n[the log of this stage is gone: unable to retrieve container logs for containerd://1a2b]\n"
     )
 

@@ -133,7 +133,7 @@ def test_stages_that_never_start_in_a_pod_that_ended_are_named() -> None:
         await runs(node, "fetch", b"stopped")
         node.phase = "Failed"
 
-    nothing = "[this stage printed nothing: waiting to start]"
+    nothing = "[no output of this stage: waiting to start]"
     assert followed(node, script) == [("fetch", "stopped"), ("terraform", nothing), ("job", nothing)]
 
 
