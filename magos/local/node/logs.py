@@ -1,18 +1,24 @@
 """The log endpoint of the pod runner, to which the API server proxies ``pods/log``.
 
-Serves ``GET /containerLogs/<namespace>/<pod>/<container>`` over TLS as a kubelet does, with ``follow``, ``tailLines``
-and ``limitBytes``. Log lines carry no times, so a request with ``timestamps``, ``sinceTime`` or ``sinceSeconds`` gets a
-400 that says so. Following ends when the container has ended and all its output is sent.
+Serves ``GET /containerLogs/<namespace>/<pod>/<container>`` over TLS as a kubelet does, with ``follow``, ``tailLines``,
+``limitBytes``, ``timestamps`` and ``sinceTime``. Following ends when the container has ended and all output is sent.
+
+Output is kept without times, so those that are asked for are made up: the pod's start, and a nanosecond more for each
+line. That is what a reader who resumes needs, as every line has a time of its own that stays. How long ago a line
+was written is not known, so a request with ``sinceSeconds`` gets a 400 that says so.
 """
 
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
 from msgspec import Struct
+
+from magos.api.timestamps import parse_time
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -24,7 +30,7 @@ _POLL_SECONDS = 0.1
 _SHUTDOWN_SECONDS = 1.0
 """How long open requests may go on when the server ends; a follower would never end by itself."""
 
-_REFUSED = ("timestamps", "sinceTime", "sinceSeconds")
+_NANOSECONDS = 1_000_000_000
 
 
 class ContainerLog(Struct, frozen=True):
@@ -32,6 +38,8 @@ class ContainerLog(Struct, frozen=True):
 
     path: Path
     ended: Callable[[], bool]
+    started_at: datetime
+    """When the pod started, in whole seconds."""
 
 
 FindLog = Callable[[str, str, str], ContainerLog | None]
@@ -42,21 +50,27 @@ class _Options(Struct, frozen=True, kw_only=True):
     follow: bool
     tail_lines: int | None
     limit_bytes: int | None
+    timestamps: bool
+    since: datetime | None
 
 
 def _options(query: "dict[str, str]") -> _Options:
     """Read the query; ``ValueError`` names a parameter that is unusable."""
-    for name in _REFUSED:
-        if query.get(name, "false") not in ("", "false"):
-            raise ValueError(f"{name} is not supported, because log lines here carry no times; leave it out")
+    if query.get("sinceSeconds"):
+        raise ValueError("sinceSeconds is not supported, because log lines here carry no times; leave it out")
     numbers: dict[str, int | None] = {}
     for name in ("tailLines", "limitBytes"):
         text = query.get(name, "")
         if text and not (text.isascii() and text.isdigit()):
             raise ValueError(f"{name} must be a number, not {text!r}")
         numbers[name] = int(text) if text else None
+    since = query.get("sinceTime", "")
     return _Options(
-        follow=query.get("follow", "") == "true", tail_lines=numbers["tailLines"], limit_bytes=numbers["limitBytes"]
+        follow=query.get("follow", "") == "true",
+        tail_lines=numbers["tailLines"],
+        limit_bytes=numbers["limitBytes"],
+        timestamps=query.get("timestamps", "") == "true",
+        since=parse_time(since) if since else None,
     )
 
 
@@ -89,23 +103,68 @@ def _read(path: Path, offset: int, most: int) -> bytes:
         return stream.read(most)
 
 
+class _Stamper:
+    """Puts a time before each line and leaves out lines from before ``since``."""
+
+    def __init__(self, log: ContainerLog, options: _Options, line: int) -> None:
+        self._stamps = options.timestamps
+        self._second = f"{log.started_at:%Y-%m-%dT%H:%M:%S}"
+        self._line = line
+        # A pod starts in a whole second; its lines are all within the second that follows.
+        self._passes = options.since is None or options.since <= log.started_at
+        self._begins = True
+
+    def feed(self, block: bytes) -> bytes:
+        """Return what of the block is to be sent."""
+        if not self._passes:
+            return b""
+        if not self._stamps:
+            return block
+        stamped = bytearray()
+        for line in _lines(block):
+            if self._begins:
+                stamped += f"{self._second}.{self._line % _NANOSECONDS:09d}Z ".encode()
+                self._line += 1
+            self._begins = line.endswith(b"\n")
+            stamped += line
+        return bytes(stamped)
+
+
+def _lines(block: bytes) -> list[bytes]:
+    *whole, rest = block.split(b"\n")
+    return [*(line + b"\n" for line in whole), *([rest] if rest else [])]
+
+
 async def _chunks(log: ContainerLog, options: _Options) -> AsyncIterator[bytes]:
-    offset = 0
+    offset = line = 0
     if options.tail_lines is not None:
         offset = await anyio.to_thread.run_sync(_tail_offset, log.path, options.tail_lines)
+        line = await anyio.to_thread.run_sync(_lines_before, log.path, offset)
+    stamper = _Stamper(log, options, line)
     left = options.limit_bytes
     while left is None or left > 0:
         ended = log.ended()  # asked before reading: output that precedes the end is then read below
-        most = _CHUNK_BYTES if left is None else min(left, _CHUNK_BYTES)
-        block = await anyio.to_thread.run_sync(_read, log.path, offset, most)
+        block = await anyio.to_thread.run_sync(_read, log.path, offset, _CHUNK_BYTES)
         if block:
             offset += len(block)
-            left = None if left is None else left - len(block)
-            yield block
+            sent = stamper.feed(block)[:left]
+            left = None if left is None else left - len(sent)
+            if sent:
+                yield sent
         elif ended or not options.follow:
             return
         else:
             await anyio.sleep(_POLL_SECONDS)
+
+
+def _lines_before(path: Path, offset: int) -> int:
+    """Return how many lines end before ``offset``."""
+    count = 0
+    with path.open("rb") as stream:
+        while offset > 0 and (block := stream.read(min(_CHUNK_BYTES, offset))):
+            count += block.count(b"\n")
+            offset -= len(block)
+    return count
 
 
 def _application(find: FindLog) -> "web.Application":
@@ -120,7 +179,7 @@ def _application(find: FindLog) -> "web.Application":
         log = find(namespace, pod, container)
         if log is None:
             text = f"container {container} of pod {namespace}/{pod} has no log: it has not started or does not exist"
-            return web.Response(status=404, text=text)
+            return web.Response(status=400, text=text)
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         await response.prepare(request)
         async for block in _chunks(log, options):

@@ -9,12 +9,14 @@ What it promises, as a kubelet does:
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
 
 import anyio
 import msgspec
 import structlog
 
 from magos.api import kube
+from magos.api.timestamps import parse_time
 from magos.local.node.containers import ContainerRun, PodFolder, image_environment, now_text
 from magos.local.node.sources import PodConfigError, PodSources, environment
 from magos.local.node.status import Progress, pod_status
@@ -53,6 +55,11 @@ class PodLife:
     def key(self) -> tuple[str, str]:
         """Namespace and name."""
         return self.pod.metadata.namespace, self.pod.metadata.name
+
+    @property
+    def started_at(self) -> datetime:
+        """When this node took the pod up."""
+        return parse_time(self._progress.started_at)
 
     def has_ended(self, container: str) -> bool:
         """Tell whether a container was started and has ended."""

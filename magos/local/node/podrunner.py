@@ -101,7 +101,7 @@ class PodRunner:
         if life is None:
             return None
         path = life.folder.log(container)
-        return ContainerLog(path, lambda: life.has_ended(container)) if path.exists() else None
+        return ContainerLog(path, lambda: life.has_ended(container), life.started_at) if path.exists() else None
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Be the node until cancelled; started once the Node is registered. Running containers end with it."""

@@ -3,6 +3,7 @@
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 
 from magos.local.controlplane.credentials import Authority
 from magos.local.node.logs import ContainerLog, _tail_offset, log_server
+
+STARTED = datetime(2026, 12, 1, 16, 39, 28, tzinfo=UTC)
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +34,7 @@ class _Container:
 
     def find(self, namespace: str, pod: str, container: str) -> ContainerLog | None:
         known = (namespace, pod, container) == ("ns", "pod", "main")
-        return ContainerLog(self.path, lambda: self.ended) if known else None
+        return ContainerLog(self.path, lambda: self.ended, STARTED) if known else None
 
 
 @asynccontextmanager
@@ -54,11 +57,28 @@ async def test_a_log_is_served_whole_or_by_its_last_lines_or_first_bytes(tmp_pat
     assert texts == ["one\ntwo\nthree\n", "two\nthree\n", "one\nt"]
 
 
+async def test_each_line_has_a_time_of_its_own_that_stays(tmp_path: Path) -> None:
+    container = _Container(tmp_path / "log")
+    container.path.write_bytes(b"one\n\nthr\ree\nhalf")
+    queries = (
+        "",
+        "&tailLines=2",
+        "&sinceTime=2026-12-01T16:39:28Z",
+        "&sinceTime=2026-12-01T16:39:29Z",
+        "&limitBytes=33",
+    )
+    async with _client(container, tmp_path / "pki") as client:
+        texts = [(await client.get(f"/ns/pod/main?timestamps=true{query}")).content for query in queries]
+    second = b"2026-12-01T16:39:28.00000000"
+    whole = b"".join(second + line for line in (b"0Z one\n", b"1Z \n", b"2Z thr\ree\n", b"3Z half"))
+    assert texts == [whole, whole[whole.index(second + b"2Z") :], whole, b"", whole[:33]]
+
+
 @pytest.mark.parametrize(
     ("path", "status", "text"),
     [
-        ("/ns/pod/other", 404, "container other of pod ns/pod has no log: it has not started or does not exist"),
-        ("/ns/pod/main?timestamps=true", 400, "timestamps is not supported, because log lines here carry no times"),
+        ("/ns/pod/other", 400, "container other of pod ns/pod has no log: it has not started or does not exist"),
+        ("/ns/pod/main?sinceSeconds=5", 400, "sinceSeconds is not supported, because log lines here carry no times"),
         ("/ns/pod/main?tailLines=many", 400, "tailLines must be a number, not 'many'"),
         ("/ns/pod/main?tailLines=²", 400, "tailLines must be a number, not '²'"),
     ],

@@ -211,3 +211,53 @@ def test_a_watch_raises_what_its_opening_was_refused_with() -> None:
     assert asyncio.run(main(HttpResponse(status=200, body=b'{"type":"BOOKMARK","object":{"metadata":{}}}\n'))) == [
         "BOOKMARK"
     ]
+
+
+def test_a_log_is_asked_for_as_the_api_wants_it_and_a_refusal_is_an_error() -> None:
+    transport = Written(HttpResponse(status=200, body=b"one\n"), HttpResponse(status=200), failure(400, "BadRequest"))
+    client = ApiClient(transport)
+
+    async def main() -> bytes:
+        async with client.pod_log("n", "p", "fetch") as chunks:
+            found = b"".join([chunk async for chunk in chunks])
+        since = "2026-12-01T16:39:28Z"
+        async with client.pod_log("n", "p", "job", follow=True, since=since, timestamps=True):
+            pass
+        with pytest.raises(ApiError, match=r"read the log of container job of .*: BadRequest: because"):
+            async with client.pod_log("n", "p", "job"):
+                pass
+        return found
+
+    assert asyncio.run(main()) == b"one\n"
+    plain, full, _ = transport.asked
+    assert (plain.method, plain.path, plain.query) == (
+        "GET",
+        "/api/v1/namespaces/n/pods/p/log",
+        (("container", "fetch"),),
+    )
+    assert plain.lane is Lane.WATCH
+    assert dict(full.query) == {
+        "container": "job",
+        "follow": "true",
+        "sinceTime": "2026-12-01T16:39:28Z",
+        "timestamps": "true",
+    }
+
+
+def test_a_log_whose_connection_breaks_is_a_passing_error() -> None:
+    class Breaking(Written):
+        @asynccontextmanager
+        async def stream(self, request: HttpRequest) -> AsyncIterator[HttpStream]:
+            async def chunks() -> AsyncIterator[bytes]:
+                yield b"one"
+                raise TransportError("reset", sent=True)
+
+            yield HttpStream(status=200, headers={}, chunks=chunks())
+
+    async def main() -> None:
+        async with ApiClient(Breaking()).pod_log("n", "p", "job") as chunks:
+            assert [chunk async for chunk in chunks]
+
+    with pytest.raises(ApiError, match="no answer from the API server: reset") as caught:
+        asyncio.run(main())
+    assert caught.value.transient
