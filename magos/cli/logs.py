@@ -1,7 +1,7 @@
 """``magos logs``: what the plan or the apply of a run prints, from its pod or from the archive."""
 
 import codecs
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 
 import anyio
@@ -59,6 +59,8 @@ def logs(*, workspace: str, run_id: str, phase: str | None, follow: bool, server
 
     async def work(cluster: Cluster) -> tuple[str, _Wanted] | None:
         found = await cluster.client.get(WORKSPACES, cluster.namespace, name)
+        if follow:
+            found = await _with_a_run(here, cluster, found, wanted)
         done = await (_follow if follow else _print)(here, cluster, found, wanted)
         return None if done else (cluster.namespace, _resolved(found, wanted))
 
@@ -75,6 +77,13 @@ def _resolved(workspace: Workspace, wanted: _Wanted) -> _Wanted:
         meta = workspace.metadata
         raise NotFound(f"Workspace {meta.namespace}/{meta.name} has had no run yet, so there is no log")
     return _Wanted(name=wanted.name, run_id=run_id, phase=wanted.phase)
+
+
+async def _with_a_run(here: Session, cluster: Cluster, workspace: Workspace, wanted: _Wanted) -> Workspace:
+    """Return the Workspace once it has a run, which a new one gets in a moment."""
+    if wanted.run_id or workspace.status.current_run_id:
+        return workspace
+    return await Wait(here, cluster).until(wanted.name, lambda each: bool(each.status.current_run_id), None)
 
 
 async def _print(here: Session, cluster: Cluster, workspace: Workspace, wanted: _Wanted) -> bool:
@@ -99,11 +108,12 @@ async def _follow(here: Session, cluster: Cluster, workspace: Workspace, wanted:
     if pod is None:
         return False
     stage = None
-    async for line in followed_lines(cluster.client, pod, _type_of(pod)):
-        if line.stage is not stage:
-            stage = line.stage
-            echo(heading(stage))
-        echo(line.text.decode(errors="replace"))
+    async with aclosing(followed_lines(cluster.client, pod, _type_of(pod))) as lines:
+        async for line in lines:
+            if line.stage is not stage:
+                stage = line.stage
+                echo(heading(stage))
+            echo(line.text.decode(errors="replace"))
     return True
 
 
@@ -168,10 +178,11 @@ def _archived(here: Session, server: ServerFlags, namespace: str, wanted: _Wante
     text.close()
 
 
-async def _write(chunks: AsyncIterator[bytes]) -> None:
+async def _write(chunks: AsyncGenerator[bytes, None]) -> None:
     text = Lines()
-    async for chunk in chunks:
-        text.feed(chunk)
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            text.feed(chunk)
     text.close()
 
 

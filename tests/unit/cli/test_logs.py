@@ -1,6 +1,6 @@
 """``magos logs``: which log is printed, from where, and what reaches the terminal of it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import anyio
@@ -27,12 +27,12 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, JobType]]:
     """Stand in for the pods' logs; returns which were read."""
     found: list[tuple[str, JobType]] = []
 
-    async def finished(_: object, pod: Pod, job_type: JobType) -> AsyncIterator[bytes]:
+    async def finished(_: object, pod: Pod, job_type: JobType) -> AsyncGenerator[bytes, None]:
         found.append((pod.metadata.name, job_type))
         yield b"=== terraform ===\nfirst \xc3"
         yield f"\xbc\nlast {HOSTILE}".encode("latin-1", "replace")
 
-    async def followed(_: object, pod: Pod, job_type: JobType) -> AsyncIterator[LogLine]:
+    async def followed(_: object, pod: Pod, job_type: JobType) -> AsyncGenerator[LogLine, None]:
         found.append((pod.metadata.name, job_type))
         yield LogLine(stage=Stage.FETCH, text=b"fetching")
         yield LogLine(stage=Stage.TERRAFORM, text=b"\x1b[1mplanning\xff")
@@ -90,6 +90,20 @@ def test_who_follows_waits_for_the_pod_and_is_told_why_it_does_not_start(
         "done",
     ]
     assert "Pod old has not ended" in ended.err
+    assert read == [("plan", JobType.PLAN)]
+
+
+def test_who_follows_a_new_workspace_waits_for_its_first_run(shop: Shop, read: list[tuple[str, JobType]]) -> None:
+    shop.has(workspace(None, current_run_id=""))
+
+    async def meanwhile() -> None:
+        await anyio.sleep(5)
+        shop.has(workspace(Phase.PLANNING, "Planning"))
+        shop.pod("plan", RUN, "plan")
+
+    shop.meanwhile = meanwhile
+    ended = shop("logs", "prod", "-f")
+    assert (ended.code, "has written no status yet" in ended.err) == (0, True)
     assert read == [("plan", JobType.PLAN)]
 
 
