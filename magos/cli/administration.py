@@ -10,7 +10,7 @@ import click
 
 from magos.cli.options import Output, cluster_options, output_option
 from magos.cli.session import Cluster, Target, session
-from magos.errors import ConfigurationError
+from magos.errors import ConfigurationError, MagosError
 from magos.terminal import echo, one_line, write_exactly
 
 _COST: Final = 12
@@ -35,7 +35,13 @@ def hash_password() -> None:
 
 def hashed(password: str) -> str:
     """Return the bcrypt hash; raises ``ConfigurationError`` for a password that bcrypt cannot keep whole."""
-    import bcrypt
+    try:
+        import bcrypt
+    except ModuleNotFoundError as error:
+        raise MagosError(
+            "this installation cannot hash passwords: it has no module bcrypt; install Magos with pip install"
+            " 'magos[server]'"
+        ) from error
 
     raw = password.encode()
     if not raw:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import sys
 
 import bcrypt
 import pytest
@@ -42,6 +43,12 @@ def test_a_password_that_bcrypt_would_cut_or_that_is_none_is_refused(shop: Shop)
     assert hashed("ü" * 36)
     with pytest.raises(ConfigurationError, match="at most 72 bytes"):
         hashed("a" * 73)
+
+
+def test_an_installation_without_bcrypt_says_how_to_get_it(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "bcrypt", None)
+    ended = shop("hash-password", given="secret\n")
+    assert (ended.code, "pip install 'magos[server]'" in ended.err) == (1, True)
 
 
 def test_secrets_have_the_keys_and_lengths_of_the_specification_and_are_new_each_time() -> None:
