@@ -35,3 +35,10 @@ def _visible(character: str) -> str:
     if unicodedata.category(character) not in _ESCAPED:
         return character
     return character.encode("unicode_escape").decode("ascii")
+
+
+def write_exactly(text: str) -> None:
+    """Write machine-readable output as it is, in UTF-8, to standard output: what reads it is a program."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode())
+    sys.stdout.buffer.flush()

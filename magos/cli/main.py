@@ -1,55 +1,83 @@
-"""The command line ``magos``. Commands import what they need when they run, so that ``magos --help`` is fast."""
+"""The command line ``magos``. A command is imported when it runs, so that ``magos --help`` is fast."""
 
 import os
 import sys
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Mapping
+from importlib import import_module
+from types import MappingProxyType, TracebackType
+from typing import NoReturn
 
 import click
 
-from magos.errors import ConfigurationError, MagosError
+from magos.cli.failures import exit_code
+from magos.cli.session import Session, called_by
+from magos.errors import MagosError
 from magos.terminal import echo
 
-if TYPE_CHECKING:
-    from magos.local.programs.assets import AssetSettings
-
-_FAILURE, _USAGE, _NOT_FOUND = 1, 2, 3
-
-
-def _cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
-    return Path(base) / "magos"
-
-
-@contextmanager
-def _needs_one_machine_mode() -> Iterator[None]:
-    """Say how to install the one-machine mode if the imports in the block fail, as they do in the images."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise MagosError(
-            f"this installation cannot run the one-machine mode: it has no module {error.name}; "
-            "install Magos with pip install 'magos[local]', or use a checkout and scripts/demo"
-        ) from error
-
-
-def _asset_settings() -> "AssetSettings":
-    from magos.local.programs.assets import AssetSettings
-
-    given = os.environ.get("KUBEBUILDER_ASSETS", "")
-    return AssetSettings(cache=_cache(), environ=dict(os.environ), kubebuilder_assets=Path(given) if given else None)
+COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "get": ("magos.cli.get:get", "Show Workspaces, Projects, Rollouts or VariableSets."),
+        "tree": ("magos.cli.promotion:tree", "Show a Project and what belongs to it."),
+        "explain": ("magos.cli.explaining:explain", "Say what a Workspace waits for."),
+        "reconcile": ("magos.cli.asking:reconcile", "Ask for a new run of a Workspace."),
+        "approve": ("magos.cli.asking:approve", "Approve exactly one run."),
+        "discard": ("magos.cli.asking:discard", "Discard the plan that waits for approval."),
+        "logs": ("magos.cli.logs:logs", "Print the log of a run."),
+        "rollout": ("magos.cli.promotion:rollout", "Show how far a promotion is."),
+        "runs": ("magos.cli.runs:runs", "List the runs of a Workspace, newest first."),
+        "login": ("magos.cli.login:login", "Log in at the API server of Magos."),
+        "logout": ("magos.cli.login:logout", "Forget the token of the API server of Magos."),
+        "whoami": ("magos.cli.login:whoami", "Say who you are for the API server of Magos."),
+        "hash-password": ("magos.cli.administration:hash_password", "Print the bcrypt hash of a password."),
+        "bootstrap-secrets": (
+            "magos.cli.administration:bootstrap_secrets",
+            "Create the Secrets of Magos that are missing.",
+        ),
+        "completion": ("magos.cli.completion:completion", "Print the completion script of a shell."),
+        "demo": ("magos.cli.local:demo", "Try Magos on this machine, without a cluster."),
+        "assets": ("magos.cli.local:assets", "Obtain the programs that the demo needs."),
+        "version": ("magos.cli.main:version", "Print the version of this program."),
+    }
+)
+"""Every command in the order of the help: where it is, and what it does in one line."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class LazyGroup(click.Group):
+    """Knows its commands by the table and imports the one that is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the table."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return the command; None if there is none of that name."""
+        del ctx
+        where = COMMANDS.get(cmd_name)
+        if where is None:
+            return None
+        module, _, name = where[0].partition(":")
+        command: click.Command = getattr(import_module(module), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing any."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit status: 0 success, 1 failure, 2 wrong usage, 3 not found, 4 not allowed, 5 timed out.",
+)
 def cli() -> None:
     """Reconcile Terraform and OpenTofu from Git on Kubernetes."""
 
 
-@cli.command()
+@click.command()
 def version() -> None:
     """Print the version of this program."""
     from importlib.metadata import version as installed
@@ -57,69 +85,12 @@ def version() -> None:
     echo(f"magos {installed('magos')}")
 
 
-@cli.command()
-def assets() -> None:
-    """Obtain the programs that the demo needs and print their paths.
-
-    They are etcd, kube-apiserver, kube-controller-manager and OpenTofu. Each comes from the folder of
-    KUBEBUILDER_ASSETS, the cache (~/.cache/magos), a download or a build, which takes some minutes.
-    """
-    with _needs_one_machine_mode():
-        from magos.local.programs.assets import machine_assets
-        from magos.local.programs.progress import LineProgress
-
-    programs = machine_assets(_asset_settings(), LineProgress(sys.stderr))
-    plane = programs.control_plane
-    for program in (plane.etcd, plane.kube_apiserver, plane.kube_controller_manager, programs.tofu):
-        echo(str(program))
-
-
-@cli.command()
-@click.option("--exit", "leave", is_flag=True, help="End after the last chapter; status 0 if all went well, else 1.")
-def demo(leave: bool) -> None:
-    """Try Magos on this machine, without a cluster.
-
-    A commit is promoted from dev to prod, a broken one stops in staging, its correction reaches prod. Then everything
-    keeps running until Ctrl-C, so that you can look around. No container engine is needed: pods run as local processes
-    and are not isolated.
-    """
-    with _needs_one_machine_mode():
-        from magos.cli.demo import DemoSettings, run_demo
-
-    settings = DemoSettings(
-        assets=_asset_settings(),
-        environ={name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ},
-        stay=not leave,
-    )
-    sys.exit(run_demo(settings))
-
-
-@cli.command()
-@click.argument("project")
-@click.option("-n", "--namespace", default="", help="Namespace of the Project (default: the context's).")
-@click.option("--context", default="", help="Context of the kubeconfig.")
-def tree(project: str, namespace: str, context: str) -> None:
-    """Show a Project and its Workspaces with phase and reason."""
-    import anyio
-
-    from magos.cli.tree import load_tree
-
-    text = anyio.run(load_tree, dict(os.environ), context, namespace, project)
-    if text is None:
-        where = f"namespace {namespace}" if namespace else "the namespace of the kubeconfig's context"
-        raise NotFound(f"{where} has no Project {project} and no Workspace of it; name another namespace with -n")
-    echo(text)
-
-
-class NotFound(MagosError):
-    """The object that the user asked for does not exist."""
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; the process ends with 0 (success), 1 (failure), 2 (wrong usage) or 3 (not found)."""
+def main(arguments: list[str] | None = None, session: Session | None = None) -> None:
+    """Run the command line; the process ends with a code of ``magos.cli.failures.ExitCode``."""
     sys.excepthook = _unexpected
+    here = session or Session(environ=dict(os.environ), program=called_by(sys.argv[0]))
     try:
-        cli.main(args=arguments, prog_name="magos")
+        cli.main(args=arguments, prog_name=here.program, complete_var="_MAGOS_COMPLETE", obj=here)
     except MagosError as error:
         _end(error)
     except BaseExceptionGroup as group:
@@ -132,9 +103,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _end(error: MagosError) -> NoReturn:
     echo(f"magos: {error}", error=True)
-    if isinstance(error, ConfigurationError):
-        sys.exit(_USAGE)
-    sys.exit(_NOT_FOUND if isinstance(error, NotFound) else _FAILURE)
+    sys.exit(exit_code(error))
 
 
 def _unexpected(kind: type[BaseException], error: BaseException, at: TracebackType | None) -> None:

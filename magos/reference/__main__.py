@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from magos.api.schema.writing import bring_up_to_date
-from magos.reference.pages import configuration_page, failures_table, reasons_page, with_table
+from magos.reference.pages import command_line_page, configuration_page, failures_table, reasons_page, with_table
 from magos.reference.server import openapi_text
 
 _ERRORS = "docs/behaviour/errors.md"
@@ -19,6 +19,7 @@ def generated(root: Path) -> Mapping[str, str]:
     """Return the text of every generated page by its path; ``root`` has the pages that are generated in part."""
     errors = (root / _ERRORS).read_text(encoding="utf-8")
     return {
+        "docs/spec/command-line.md": command_line_page(),
         "docs/spec/configuration.md": configuration_page(),
         "docs/spec/openapi.json": openapi_text(),
         "docs/spec/reasons.md": reasons_page(),

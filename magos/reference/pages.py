@@ -7,6 +7,7 @@ from magos.api.explanations import explanations
 from magos.api.phases import Phase
 from magos.api.reasons import KIND_REASONS, WORKSPACE_REASONS, Reason
 from magos.api.runnerpod import REPORTED_REASONS, exit_code
+from magos.reference.commandline import CommandPage, command_pages, environment_rows, exit_rows
 from magos.reference.environment import controller_variables, stage_variables
 from magos.reference.flags import Flag, common_flags, refwatcher_flags
 from magos.reference.keys import KeyRow, annotation_keys, label_keys
@@ -97,6 +98,33 @@ def reasons_page() -> str:
         "",
         *_table(("kind", "phase", "reason", "Ready", "also", "exit code"), _reasons()),
     )
+
+
+def command_line_page() -> str:
+    """Return the page about the commands of ``magos``, in Markdown."""
+    return _page(
+        "# Command line",
+        "",
+        _NOTICE,
+        "",
+        "Every command of `magos` with its flags. [The specification](../behaviour/cli.md) says what they promise,"
+        " [the guide](../guides/command-line.md) shows them at work.",
+        "",
+        "## Exit codes",
+        "",
+        *_table(("code", "meaning"), exit_rows()),
+        "",
+        "## Environment",
+        "",
+        *_table(("variable", "meaning"), environment_rows()),
+        *(line for command in command_pages() for line in _command(command)),
+    )
+
+
+def _command(command: CommandPage) -> list[str]:
+    flags = _table(("flag", "value", "default", "meaning"), command.flags) if command.flags else []
+    usage = ["```", command.usage, "```"]
+    return ["", f"## {command.name}", "", *usage, "", command.help, *([""] if flags else []), *flags]
 
 
 def failures_table() -> str:

@@ -30,6 +30,9 @@ _EXCHANGE = "tests/e2e/hostile/test_plan_exchange.py::test_no_exchange_at_any_mo
 _LEFT = "tests/e2e/hostile/test_leftover_files.py"
 _STATE = "tests/unit/runner/test_state.py"
 _TERMINAL = "tests/unit/cli/test_terminal.py"
+_ASKING = "tests/unit/cli/test_asking.py"
+_LOGIN = "tests/unit/cli/test_login.py"
+_EXPLAIN = "tests/unit/explain/test_explain.py"
 _FULL = "tests/unit/runner/test_full_volume.py"
 _CACHES = "tests/unit/runner/test_caches.py"
 _IDENTITY = ("tests/unit/reconcilers/workspace/handlers/starting/test_identity.py",)
@@ -783,6 +786,98 @@ MUTATIONS = (
         "{one_line(status.message)}",
         "{status.message}",
         (_TERMINAL,),
+    ),
+    Mutation(
+        "explain: a command holds what a status says, unquoted",
+        "magos/explain",
+        "return shlex.join(words)",
+        'return " ".join(words)',
+        (_EXPLAIN,),
+    ),
+    Mutation(
+        "explain: trouble of the API server hides an approval",
+        "magos/explain",
+        "worse=frozenset({Attention.RUNNING, Attention.WAITING, Attention.SETTLED}),",
+        "worse=frozenset(Attention),",
+        (_EXPLAIN,),
+    ),
+    Mutation(
+        "actions: to discard asks for a run where no plan waits",
+        "magos",
+        """        raise _not_gated(workspace, "there is nothing to discard")
+""",
+        "        pass\n",
+        ("tests/unit/test_actions.py",),
+    ),
+    Mutation(
+        "command line: what a person has read may have changed",
+        "magos/cli",
+        "if _judged(each) != _judged(shown):",
+        "if _judged(each) is None:",
+        (_ASKING,),
+    ),
+    Mutation(
+        "command line: a plain yes acknowledges violations",
+        "magos/cli",
+        "allowed = (waiting.run_id,) if warned else",
+        "allowed = (waiting.run_id, 'y') if warned else",
+        (_ASKING,),
+    ),
+    Mutation(
+        "command line: the end of an earlier spec ends a wait for a Rollout",
+        "magos/cli",
+        "seen = each.status.observed_generation == each.metadata.generation",
+        "seen = True",
+        ("tests/unit/cli/test_promotion.py",),
+    ),
+    Mutation(
+        "command line: objects are printed as far as this version knows them",
+        "magos/cli",
+        "kind = raw(selected.kind) if exact else selected.kind",
+        "kind = selected.kind",
+        ("tests/unit/cli/test_get.py",),
+    ),
+    Mutation(
+        "command line: a Project that may not be read is missing",
+        "magos/cli",
+        "return Project(metadata=ObjectMeta(name=name, namespace=namespace))",
+        "return None",
+        ("tests/unit/cli/test_explaining.py",),
+    ),
+    Mutation(
+        "login: a token goes to whoever has the file of a server",
+        "magos/cli",
+        'return login.token if login.server == server else ""',
+        "return login.token",
+        (_LOGIN,),
+    ),
+    Mutation(
+        "login: any redirect brings the code",
+        "magos/cli",
+        "if parts.path != self.path or not hmac.compare_digest(state.encode(), self._state.encode()):",
+        "if parts.path != self.path:",
+        (_LOGIN,),
+    ),
+    Mutation(
+        "login: an identity provider speaks for another",
+        "magos/cli",
+        'if found.issuer.rstrip("/") != issuer.rstrip("/"):',
+        "if not found.issuer:",
+        (_LOGIN,),
+    ),
+    Mutation(
+        "login: a redirect of the server is followed",
+        "magos/cli",
+        "            trust_env=False,\n            transport=transport,",
+        "            trust_env=False,\n            follow_redirects=True,\n            transport=transport,",
+        ("tests/unit/cli/test_api.py",),
+    ),
+    Mutation(
+        "secrets: a long password is cut in silence",
+        "magos/cli",
+        "if len(raw) > _MOST_BYTES or",
+        "raw = raw[:_MOST_BYTES]\n    if",
+        ("tests/unit/cli/test_administration.py",),
     ),
     Mutation(
         "resources: a volume of a runner pod may fill the node",

@@ -1,13 +1,19 @@
 """The command line's exit codes and error messages."""
 
+import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
-from magos.cli import main as command_line
-from magos.cli.main import main
+from magos.cli.failures import NotAllowed, NotFound, TimedOut
+from magos.cli.local import cache_folder
+from magos.cli.main import COMMANDS, cli, main
+from magos.cli.session import Session, called_by
 from magos.errors import ConfigurationError, MagosError
+from magos.runtime.client.errors import ApiError, Status
+from tests.unit.cli.shop import Shop
 
 
 def _ends(arguments: list[str]) -> int:
@@ -38,22 +44,16 @@ def test_an_installation_without_the_one_machine_mode_says_how_to_install_it(
     assert f"has no module {module}; install Magos with pip install 'magos[local]'" in printed
 
 
-@pytest.mark.parametrize(("found", "code"), [(None, 3), ("Project shop", 0)])
-def test_a_project_that_does_not_exist_ends_with_3_and_names_the_namespace(
-    found: str | None, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    async def load(*_: object) -> str | None:
-        return found
+def test_a_project_that_does_not_exist_ends_with_3_and_names_the_namespace(shop: Shop) -> None:
+    ended = shop("tree", "shop", "-n", "default")
+    assert ended.code == 3
+    assert ended.err == (
+        "magos: namespace default has no Project shop and no Workspace of it; name another namespace with -n\n"
+    )
 
-    monkeypatch.setattr("magos.cli.tree.load_tree", load)
-    assert _ends(["tree", "shop", "-n", "demo"]) == code
-    printed = capsys.readouterr()
-    if found is None:
-        assert printed.err == (
-            "magos: namespace demo has no Project shop and no Workspace of it; name another namespace with -n\n"
-        )
-    else:
-        assert printed.out == "Project shop\n"
+
+def _status(code: int) -> ApiError:
+    return ApiError("the API server said no", answer=Status(code=code))
 
 
 @pytest.mark.parametrize(
@@ -62,31 +62,78 @@ def test_a_project_that_does_not_exist_ends_with_3_and_names_the_namespace(
         (MagosError("the disk is full"), 1),
         (ConfigurationError("the flag is wrong"), 2),
         (ExceptionGroup("tasks", [ExceptionGroup("more", [MagosError("the disk is full")])]), 1),
+        (NotFound("nobody is there"), 3),
+        (NotAllowed("you may not"), 4),
+        (TimedOut("it took too long"), 5),
+        (_status(404), 3),
+        (_status(403), 4),
+        (_status(401), 4),
+        (_status(409), 1),
+        (_status(0), 1),
     ],
 )
-def test_an_error_for_people_is_one_line_also_out_of_a_task_group(
+def test_an_error_for_people_is_one_line_with_its_exit_code_also_out_of_a_task_group(
     error: Exception, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def load(*_: object) -> str | None:
+    def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("magos.cli.tree.load_tree", load)
+    monkeypatch.setattr(Session, "on_cluster", fail)
     assert _ends(["tree", "shop"]) == code
-    assert capsys.readouterr().err in ("magos: the disk is full\n", "magos: the flag is wrong\n")
+    printed = capsys.readouterr().err
+    assert printed.startswith("magos: ")
+    assert printed.count("\n") == 1
 
 
 def test_an_unexpected_error_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def load(*_: object) -> str | None:
+    def fail(*_: object) -> None:
         raise ExceptionGroup("tasks", [MagosError("expected"), ZeroDivisionError()])
 
-    monkeypatch.setattr("magos.cli.tree.load_tree", load)
+    monkeypatch.setattr(Session, "on_cluster", fail)
     with pytest.raises(ExceptionGroup):
         main(["tree", "shop"])
 
 
-def test_the_cache_folder_follows_the_xdg_convention(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert command_line._cache() == tmp_path / "magos"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert command_line._cache() == tmp_path / ".cache" / "magos"
+def test_the_cache_folder_follows_the_xdg_convention(tmp_path: Path) -> None:
+    assert cache_folder(Session(environ={"XDG_CACHE_HOME": str(tmp_path)})) == tmp_path / "magos"
+    assert cache_folder(Session(environ={"HOME": str(tmp_path)})) == tmp_path / ".cache" / "magos"
+
+
+def test_the_help_has_every_command_with_the_words_that_its_own_help_begins_with(shop: Shop) -> None:
+    context = click.Context(cli)
+    for name, (_, text) in COMMANDS.items():
+        command = cli.get_command(context, name)
+        assert command is not None
+        assert command.name == name
+        assert " ".join((command.help or "").split()).startswith(text.removesuffix("."))
+    printed = shop("--help").out
+    assert all(f"  {name} " in printed for name in COMMANDS)
+
+
+def test_the_help_needs_no_module_of_a_command() -> None:
+    script = "import sys; from magos.cli.main import cli; import contextlib, io\n"
+    script += "with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit): cli(['--help'])\n"
+    script += "print([m for m in sys.modules if m.partition('.')[0] in"
+    script += " ('msgspec', 'anyio', 'aiohttp', 'httpx', 'bcrypt', 'yaml')])"
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert answer.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("argument", "name"),
+    [
+        ("/usr/bin/magos", "magos"),
+        ("/usr/bin/kubectl-magos", "kubectl magos"),
+        ("C:\\bin\\kubectl-magos.exe", "kubectl magos"),
+        ("__main__.py", "magos"),
+    ],
+)
+def test_messages_use_the_name_that_the_program_was_called_by(argument: str, name: str) -> None:
+    assert called_by(argument) == name
+    assert Session(program=name).spoken("magos logs a") == f"{name} logs a"
+    assert Session(program=name).spoken("kubectl get pods") == "kubectl get pods"
+
+
+def test_the_help_of_a_plugin_uses_its_name(shop: Shop) -> None:
+    shop.program = "kubectl magos"
+    assert shop("approve", "--help").out.startswith("Usage: kubectl magos approve ")

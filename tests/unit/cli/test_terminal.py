@@ -72,7 +72,7 @@ def test_an_error_that_quotes_a_server_passes_the_door(
     def refuse(*_: object) -> None:
         raise MagosError(f"the server said {_HOSTILE}")
 
-    monkeypatch.setattr("anyio.run", refuse)
+    monkeypatch.setattr("magos.cli.session.Session.on_cluster", refuse)
     with pytest.raises(SystemExit):
         main(["tree", "shop"])
     said = capsys.readouterr().err

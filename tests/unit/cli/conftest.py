@@ -1,0 +1,5 @@
+"""The fixture of the command line's tests."""
+
+from tests.unit.cli.shop import shop
+
+__all__ = ["shop"]
