@@ -18,7 +18,7 @@ from magos.api.project import PROJECTS
 from magos.api.rollout import ROLLOUTS
 from magos.api.variableset import VARIABLESETS
 from magos.api.workspace import WORKSPACES
-from magos.errors import ConfigurationError
+from magos.errors import ConfigurationError, InvariantViolation
 from magos.history.archive import LogArchive
 from magos.history.store import HistoryReader
 from magos.runtime.cache.informer import Informer
@@ -152,12 +152,17 @@ class Server:
         works: list[Callable[[], Awaitable[None]]] = [*caches, self._readiness.run, *self._beside]
         async with anyio.create_task_group() as group:
             for work in works:
-                group.start_soon(work)
+                group.start_soon(_forever, work)
 
     def end_streams(self) -> None:
         """Send the last event of every open stream."""
         for hub in self._hubs.values():
             hub.close()
+
+
+async def _forever(work: Callable[[], Awaitable[None]]) -> None:
+    await work()
+    raise InvariantViolation(f"{getattr(work, '__qualname__', work)} ended by itself")
 
 
 async def _live(server: Server, listener: Listener) -> int:

@@ -6,6 +6,7 @@ unless the operation says that it is ``open``.
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -67,7 +68,7 @@ class Parameter(Struct, frozen=True, kw_only=True):
     name: str
     where: Literal["path", "query"] = "query"
     description: str
-    schema: Mapping[str, Any] = {"type": "string"}
+    schema: Mapping[str, Any] = MappingProxyType({"type": "string"})
 
 
 class Answer(Struct, frozen=True, kw_only=True):
