@@ -127,7 +127,7 @@ class Server:
             rollouts=Informer(client, ROLLOUTS, clock=clock, rng=rng),
             variable_sets=Informer(client, VARIABLESETS, clock=clock, rng=rng),
         )
-        self._hubs = hubs_of(self.cluster)
+        self.hubs = hubs_of(self.cluster)
         self._readiness = Readiness(self.cluster, client)
         self._beside = parts.beside
         context = Context(
@@ -143,7 +143,7 @@ class Server:
         )
         operations = api_operations(self._readiness.problem, VERSION, parts.operations)
         rules = Rules(cors_origins=settings.cors_origins, render=parts.render)
-        self.app = application(context, self._hubs, operations, parts.routes(context), rules)
+        self.app = application(context, self.hubs, operations, parts.routes(context), rules)
 
     async def work(self) -> None:
         """Keep the caches full and watch over readiness, for ever."""
@@ -156,7 +156,7 @@ class Server:
 
     def end_streams(self) -> None:
         """Send the last event of every open stream."""
-        for hub in self._hubs.values():
+        for hub in self.hubs.values():
             hub.close()
 
 

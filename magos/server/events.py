@@ -19,6 +19,8 @@ from magos.server.sse import PING, PING_SECONDS, EventStream, event
 from magos.server.table import Answer, Call, Handler, Operation
 
 _PIECE = 1 << 16
+_SHORTEST = 0.001
+"""Seconds of the shortest wait: what rounding leaves of one must not become a loop without an end."""
 
 
 class Resync(Struct, frozen=True, kw_only=True):
@@ -96,7 +98,7 @@ async def _follow(call: Call, follower: Follower[Any], sight: Sight) -> AsyncGen
         if chunk := await _shown(frames, sight):
             yield chunk
         elif synced and not frames:
-            await follower.wait(looked + PING_SECONDS - monotonic())
+            await follower.wait(max(looked + PING_SECONDS - monotonic(), _SHORTEST))
     yield resync(reason)
 
 

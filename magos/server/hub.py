@@ -128,6 +128,11 @@ class Hub(Generic[R]):
         self.closing = False
         informer.add_handler(self._changed)
 
+    @property
+    def followers(self) -> int:
+        """Number of open streams."""
+        return sum(map(len, self._followers.values()))
+
     def json(self, item: R) -> bytes:
         """Return the object as JSON; encoded once as long as it stays the same."""
         key = (item.metadata.namespace, item.metadata.name)

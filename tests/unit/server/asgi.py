@@ -32,19 +32,27 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 
 class Stream:
-    """An answer that goes on. While ``paused`` it takes nothing, as a client that does not read."""
+    """An answer that goes on. While ``reading`` is not set it takes nothing, as a client that does not read.
+
+    It stops to read by itself once it has taken ``takes`` further messages, if that is not None.
+    """
 
     def __init__(self) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}
         self.reading = asyncio.Event()
         self.reading.set()
+        self.takes: int | None = None
         self._buffer = b""
         self._chunks: asyncio.Queue[bytes | None] = asyncio.Queue()
 
     async def send(self, message: Message) -> None:
         """Take a message of the application."""
         await self.reading.wait()
+        if self.takes is not None:
+            self.takes -= 1
+            if self.takes == 0:
+                self.reading.clear()
         if message["type"] == "http.response.start":
             self.status = message["status"]
             self.headers = {name.decode().lower(): value.decode() for name, value in message["headers"]}

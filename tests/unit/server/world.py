@@ -145,5 +145,3 @@ def in_world(scene: Callable[[World], Awaitable[None]], seed: int = 1, **parts: 
             await scene(world)
 
     run_virtual(main, seed=seed)
-
-
