@@ -58,8 +58,7 @@ def approve(workspace: Workspace, run_id: str, *, acknowledge_warnings: bool = F
     """
     waiting = workspace.status.awaiting_approval
     if waiting is None or workspace.metadata.deletion_timestamp:
-        state = workspace.status.phase or Phase.PENDING
-        raise NotGated(f"{_name(workspace)} has no plan that waits for approval: it is {state}")
+        raise _not_gated(workspace)
     if waiting.run_id != run_id:
         raise AnotherRun(
             f"{_name(workspace)} waits for the approval of run {waiting.run_id}, not of {run_id};"
@@ -67,12 +66,41 @@ def approve(workspace: Workspace, run_id: str, *, acknowledge_warnings: bool = F
             waiting.run_id,
         )
     if waiting.reason is GateReason.AUDIT_VIOLATIONS and not acknowledge_warnings:
+        count = len(workspace.status.policy_violations)
+        violated = "1 policy: read it" if count == 1 else f"{count} policies: read them"
         raise UnacknowledgedWarnings(
-            f"the plan of run {run_id} violates {len(workspace.status.policy_violations)} policies: read them, then"
-            " acknowledge the warnings together with the approval"
+            f"the plan of run {run_id} violates {violated}, then acknowledge the warnings together with the approval"
         )
     by = _json({"runID": run_id, "principal": principal}) if principal else None
     return _annotations(workspace, {APPROVED: run_id, APPROVED_BY: by})
+
+
+def discard(workspace: Workspace, now: datetime, principal: str = "") -> Patch:
+    """Return the patch that discards the plan which waits for approval: a reconcile request, so a new run follows.
+
+    Raises ``NotGated``: without a waiting plan it would be a plain reconcile, which nobody asked for.
+    """
+    waiting = workspace.status.awaiting_approval
+    if waiting is None or workspace.metadata.deletion_timestamp:
+        raise _not_gated(workspace, "there is nothing to discard")
+    return reconcile(workspace, now, principal)
+
+
+def discarded(workspace: Workspace) -> str:
+    """Say what ``discard`` gives up; empty if no plan waits."""
+    waiting, counts = workspace.status.awaiting_approval, workspace.status.plan_summary
+    if waiting is None:
+        return ""
+    commit = f" of commit {waiting.revision[:7]}" if waiting.revision else ""
+    changes = f" ({counts.destroy} to destroy, {counts.change} to change, {counts.add} to add)" if counts else ""
+    return f"the plan of run {waiting.run_id}{commit}{changes}"
+
+
+def _not_gated(workspace: Workspace, consequence: str = "") -> NotGated:
+    state = workspace.status.phase or Phase.PENDING
+    leaving = " and is being deleted" if workspace.metadata.deletion_timestamp else ""
+    end = f"; {consequence}" if consequence else ""
+    return NotGated(f"{_name(workspace)} has no plan that waits for approval: it is {state}{leaving}{end}")
 
 
 def _annotations(workspace: Workspace, wanted: Mapping[str, str | None]) -> Patch:
