@@ -229,7 +229,7 @@ def test_lines_of_a_live_log_appear_as_text_and_are_followed_until_somebody_scro
             _tell(chrome, type="line", line=line)
         lines = chrome.find_elements(By.CSS_SELECTOR, "#console .ln")
         assert [each.get_attribute("class") for each in lines] == ["ln head", "ln error", "ln"]
-        assert _one(chrome, "#L2 .a-f1").text == "Error:"
+        assert _one(chrome, "#L2 .a-f1").text.strip() == "Error:"
         assert _one(chrome, "#L3 > span").text == "<img src=x onerror=alert(1)>\\u202e"
         for number in range(100):
             _tell(chrome, type="line", line=f"line {number}")
