@@ -83,6 +83,8 @@ _BINDING = ("tests/sim/test_binding.py",)
 _PACE = ("tests/sim/test_pace.py",)
 _NAMES = ("tests/sim/test_long_names.py",)
 _FLEET_POLICIES = ("tests/sim/test_fleet_policies.py",)
+_PAGES = ("tests/unit/server/pages",)
+_UI = ("tests/unit/ui",)
 _CLOCKS = ("tests/sim/test_clock_skew.py",)
 _API = "tests/unit/server/"
 _LOGIN = ("tests/unit/server/auth",)
@@ -221,6 +223,43 @@ MUTATIONS = (
         "while forwarded:",
         _LOGIN,
     ),
+        "pages: the dialog approves whatever run waits",
+        "magos/server/pages",
+        'run_id = form.get("run_id", [""])[0]',
+        "run_id = (await visit.found(WORKSPACES, visit.context.cluster.workspaces)).status.current_run_id",
+        _PAGES,
+    ),
+    Mutation(
+        "pages: violations are taken as acknowledged",
+        "magos/server/pages",
+        'acknowledged = shown <= set(form.get("acknowledge", []))',
+        "acknowledged = bool(shown)",
+        _PAGES,
+    ),
+    Mutation(
+        "pages: lists show what may not be listed",
+        "magos/server/pages",
+        "return tuple(each for each in items if each.metadata.namespace in visible)",
+        "return items",
+        _PAGES,
+    ),
+    Mutation(
+        "pages: an object is shown to whoever knows its name",
+        "magos/server/pages",
+        """        await self.context.access.require(self.caller, right)
+        item =""",
+        """        item =""",
+        _PAGES,
+    ),
+    Mutation(
+        "pages: a dialog opens where its button is closed",
+        "magos/ui",
+        "return choices.dialog == dialog and not next(each.refused for each in actions if each.key == key)",
+        "return choices.dialog == dialog",
+        _PAGES,
+    ),
+    Mutation("ui: texts are not escaped", "magos/ui", "autoescape=True", "autoescape=False", _UI),
+    Mutation("ui: lines of logs are not escaped", "magos/ui", "shown = escape(", "shown = Markup(", _UI),
     Mutation(
         "at rest: a tick that passed is written by itself",
         "magos/reconcilers/workspace",

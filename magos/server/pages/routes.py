@@ -1,0 +1,34 @@
+"""The table of the pages' routes."""
+
+from starlette.routing import BaseRoute, Route
+
+from magos.server.context import Context
+from magos.server.pages import lists, logpage, objects, settingspage, static, workspacepage
+from magos.server.pages.visit import Handler, endpoint
+
+_WORKSPACE = "/workspaces/{namespace}/{name}"
+_PAGES: tuple[tuple[str, str, Handler], ...] = (
+    ("GET", "/", lists.home),
+    ("GET", "/workspaces", lists.workspaces),
+    ("GET", "/projects", lists.projects),
+    ("GET", "/rollouts", lists.rollouts),
+    ("GET", "/variable-sets", lists.variable_sets),
+    ("GET", _WORKSPACE, workspacepage.show),
+    ("POST", f"{_WORKSPACE}/reconcile", workspacepage.reconcile),
+    ("POST", f"{_WORKSPACE}/approve", workspacepage.approve),
+    ("GET", f"{_WORKSPACE}/runs/{{runID}}", workspacepage.run),
+    ("GET", f"{_WORKSPACE}/runs/{{runID}}/log", logpage.show),
+    ("GET", "/projects/{namespace}/{name}", objects.project),
+    ("GET", "/rollouts/{namespace}/{name}", objects.rollout),
+    ("GET", "/variable-sets/{namespace}/{name}", objects.variable_set),
+    ("GET", "/settings", settingspage.show),
+    ("POST", "/settings/theme", settingspage.theme),
+)
+
+
+def page_routes(context: Context) -> list[BaseRoute]:
+    """Return the routes of all pages and of the files that they load."""
+    return [
+        *(Route(path, endpoint(context, handler), methods=[method]) for method, path, handler in _PAGES),
+        Route("/static/{file}", static.serve, methods=["GET"]),
+    ]

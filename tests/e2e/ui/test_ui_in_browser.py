@@ -1,0 +1,300 @@
+"""The pages in a real browser: they fit, load nothing from elsewhere, and can be used by keyboard and live."""
+
+import json
+import os
+import subprocess
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.ui import WebDriverWait
+
+from magos.api.annotations import APPROVED
+from magos.api.workspace import WORKSPACES
+from tests.e2e.ui.browser import Site, resize
+from tests.pages import states
+from tests.pages.house import House
+
+RUN = f"/workspaces/shop/shop-dev/runs/{states.runs()[3].run_id}"
+PAGES = {
+    "home": "/", "workspaces": "/workspaces", "workspaces-rows": "/workspaces?view=rows&sort=status",
+    "nothing-matches": "/workspaces?q=nothing", "waiting": "/workspaces/shop/shop-prod",
+    "failed": "/workspaces/shop/shop-staging", "violations": "/workspaces/shop/pay-prod?tab=plan",
+    "approve": "/workspaces/shop/pay-prod?dialog=approve", "reconcile": "/workspaces/shop/shop-prod?dialog=reconcile",
+    "runs": "/workspaces/shop/shop-dev?tab=runs", "details": "/workspaces/shop/shop-dev?tab=details",
+    "live": "/workspaces/shop/pay-dev?tab=log", "run": RUN, "log": f"{RUN}/log?phase=plan", "projects": "/projects",
+    "project": "/projects/shop/shop", "rollouts": "/rollouts", "rollout": "/rollouts/shop/shop",
+    "sets": "/variable-sets", "set": "/variable-sets/shop/common", "settings": "/settings", "missing": "/nothing",
+}  # fmt: skip
+AXE = "axe-core@4.14.1"
+
+
+def _until(chrome: webdriver.Chrome, true: Callable[[webdriver.Chrome], Any]) -> Any:
+    return WebDriverWait(chrome, 10, 0.05).until(true)
+
+
+def _one(chrome: webdriver.Chrome, selector: str) -> WebElement:
+    return chrome.find_element(By.CSS_SELECTOR, selector)
+
+
+def _keys(chrome: webdriver.Chrome, *keys: str) -> None:
+    for key in keys:
+        chrome.switch_to.active_element.send_keys(key)
+
+
+def _log(chrome: webdriver.Chrome, kind: str) -> list[dict[str, Any]]:
+    """Return what the browser has noted since the last call."""
+    found: list[dict[str, Any]] = chrome.get_log(kind)  # type: ignore[no-untyped-call]
+    return found
+
+
+def _requested(chrome: webdriver.Chrome) -> set[str]:
+    """Return what the browser has asked for since the last call."""
+    found = set()
+    for entry in _log(chrome, "performance"):
+        message = json.loads(entry["message"])["message"]
+        if message["method"] == "Network.requestWillBeSent":
+            found.add(message["params"]["request"]["url"])
+    return found
+
+
+def _complaints(chrome: webdriver.Chrome) -> list[str]:
+    return [each["message"] for each in _log(chrome, "browser") if " 404 " not in each["message"]]
+
+
+def test_every_page_fits_both_screens_in_both_themes_and_loads_nothing_from_elsewhere(
+    pages: Site, chrome: webdriver.Chrome, tmp_path: Path
+) -> None:
+    folder = Path(os.environ.get("MAGOS_SCREENSHOTS") or tmp_path)
+    folder.mkdir(parents=True, exist_ok=True)
+    chrome.execute_cdp_cmd("Network.enable", {})
+    for theme in ("dark", "light"):
+        for width in (1280, 390):
+            resize(chrome, width, theme)
+            for name, path in PAGES.items():
+                chrome.get(pages.base + path)
+                wide = chrome.execute_script("return document.documentElement.scrollWidth")
+                assert wide <= width, f"{name} is {wide} wide on {width}"
+                chrome.save_screenshot(str(folder / f"{name}-{width}-{theme}.png"))
+                assert _complaints(chrome) == [], name
+                hosts = {urlsplit(url).netloc for url in _requested(chrome) if url.startswith("http")}
+                assert hosts <= {urlsplit(pages.base).netloc}, name
+
+
+def test_the_layout_does_not_shift_while_a_page_loads(pages: Site, chrome: webdriver.Chrome) -> None:
+    observe = (
+        "const done = arguments[0]; let sum = 0;"
+        " const add = (list) => list.getEntries().forEach((each) => { sum += each.value; });"
+        " new PerformanceObserver(add).observe({type: 'layout-shift', buffered: true});"
+        " requestAnimationFrame(() => requestAnimationFrame(() => done(sum)));"
+    )
+    for name in ("home", "workspaces", "waiting", "runs", "log"):
+        chrome.get(pages.base + PAGES[name])
+        assert chrome.execute_async_script(observe) < 0.1, name
+
+
+def test_keys_search_walk_open_and_go(pages: Site, chrome: webdriver.Chrome) -> None:
+    chrome.get(f"{pages.base}/workspaces?view=rows")
+    _keys(chrome, "/")
+    assert chrome.switch_to.active_element.get_attribute("name") == "q"
+    _keys(chrome, "pay-", Keys.ESCAPE)
+    _until(chrome, lambda it: len(it.find_elements(By.CSS_SELECTOR, "#live [data-row]")) == 3)
+    assert "q=pay-" in chrome.current_url
+    _keys(chrome, "j", "j", "k")
+    chosen = _one(chrome, "[data-row].at .l-name").text
+    _keys(chrome, Keys.ENTER)
+    _until(chrome, lambda it: it.current_url.endswith(f"/workspaces/shop/{chosen}"))
+    _keys(chrome, "g", "p")
+    _until(chrome, lambda it: it.current_url.endswith("/projects"))
+    _keys(chrome, "?")
+    _until(chrome, lambda it: it.find_element(By.CSS_SELECTOR, "#help").is_displayed())
+    _keys(chrome, Keys.ESCAPE)
+    _until(chrome, lambda it: not it.find_element(By.CSS_SELECTOR, "#help").is_displayed())
+
+
+def test_a_dialog_keeps_the_focus_and_gives_it_back(pages: Site, chrome: webdriver.Chrome) -> None:
+    chrome.get(f"{pages.base}/workspaces/shop/shop-prod")
+    _keys(chrome, "a")
+    _until(chrome, lambda it: it.find_elements(By.CSS_SELECTOR, "dialog:modal[data-dialog]"))
+    for _ in range(12):
+        _keys(chrome, Keys.TAB)
+        focus = "const at = document.activeElement; return at === document.body || Boolean(at.closest('dialog'))"
+        assert chrome.execute_script(focus)
+    chrome.find_element(By.CSS_SELECTOR, "dialog [data-close]").send_keys(Keys.ESCAPE)
+    _until(chrome, lambda it: not it.find_elements(By.CSS_SELECTOR, "dialog[data-dialog]"))
+    assert chrome.switch_to.active_element.get_attribute("id") == "do-a"
+    assert chrome.current_url.endswith("/workspaces/shop/shop-prod")
+
+
+def test_approving_needs_every_violation_and_approves_the_run_that_was_shown(
+    pages: Site, chrome: webdriver.Chrome
+) -> None:
+    async def approved(house: House) -> str | None:
+        found = await house.user.get(WORKSPACES, "shop", "pay-prod")
+        return found.metadata.annotations.get(APPROVED)
+
+    chrome.get(f"{pages.base}/workspaces/shop/pay-prod?dialog=approve")
+    assert _one(chrome, "dialog .counts").text.split()[:3] == ["1", "to", "destroy"]
+    _one(chrome, "dialog .danger").click()
+    assert pages.run(approved) is None, "the browser asks for the boxes first"
+    for box in chrome.find_elements(By.CSS_SELECTOR, "dialog [type=checkbox]"):
+        box.click()
+    _one(chrome, "dialog .danger").click()
+    _until(chrome, lambda it: "dialog" not in it.current_url)
+    assert pages.run(approved) == states.RUN
+
+
+def test_a_run_that_changes_under_an_open_dialog_can_no_longer_be_approved(
+    pages: Site, chrome: webdriver.Chrome
+) -> None:
+    other = "20261201T115900-ffffffff"
+
+    async def change(house: House) -> None:
+        gate = {"runID": other, "reason": "ManualApproval", "since": "2026-12-01T11:59:00Z"}
+        status = {"awaitingApproval": gate, "currentRunID": other}
+        await house.user.patch(WORKSPACES, "shop", "shop-prod", {"status": status}, subresource="status")
+
+    chrome.get(f"{pages.base}/workspaces/shop/shop-prod?dialog=approve")
+    chrome.execute_async_script(
+        "const done = arguments[0]; const source = new EventSource(document.body.dataset.live);"
+        " source.addEventListener('synced', () => { source.close(); setTimeout(done, 300); });"
+    )
+    pages.run(change)
+    _until(chrome, lambda it: not it.find_element(By.CSS_SELECTOR, "dialog .danger").is_enabled())
+    assert other in _one(chrome, "dialog .stale").text
+
+
+def test_a_list_that_needs_a_login_again_leads_there_and_shows_no_nonsense(
+    pages: Site, chrome: webdriver.Chrome
+) -> None:
+    chrome.get(f"{pages.base}/workspaces?view=rows")
+    pages.house.login.closed = True
+    _keys(chrome, "/", "pay")
+    _until(chrome, lambda it: "/login?return=" in it.current_url)
+
+
+def test_a_server_in_trouble_leaves_what_is_shown_and_says_so(pages: Site, chrome: webdriver.Chrome) -> None:
+    chrome.get(f"{pages.base}/workspaces/shop/shop-dev?tab=runs")
+    chrome.get(f"{pages.base}/workspaces?view=rows")
+    pages.house.access.down = True
+    _keys(chrome, "/", "pay")
+    _until(chrome, lambda it: it.find_element(By.CSS_SELECTOR, ".lost").is_displayed())
+    assert "Shown as of" in _one(chrome, ".lost").text
+    assert len(chrome.find_elements(By.CSS_SELECTOR, "#live [data-row]")) == len(states.WORKSPACES)
+
+
+def test_a_change_appears_by_itself(pages: Site, chrome: webdriver.Chrome) -> None:
+    async def fail(house: House) -> None:
+        status = {"phase": "Failed", "reason": "ApplyFailed", "message": "Error: quota exceeded"}
+        await house.user.patch(WORKSPACES, "shop", "shop-dev", {"status": status}, subresource="status")
+
+    chrome.get(f"{pages.base}/workspaces/shop/shop-dev")
+    chrome.execute_async_script(
+        "const done = arguments[0]; const source = new EventSource(document.body.dataset.live);"
+        " source.addEventListener('synced', () => { source.close(); setTimeout(done, 300); });"
+    )
+    pages.run(fail)
+    _until(chrome, lambda it: "quota exceeded" in it.find_element(By.ID, "live").text)
+    assert _complaints(chrome) == []
+
+
+_STREAM = """
+window.EventSource = class extends EventTarget {
+  constructor(url) { super(); this.url = url; this.readyState = 1; if (url.includes("log/stream")) window.told = this; }
+  close() { this.readyState = 2; }
+};
+"""
+
+
+def _tell(chrome: webdriver.Chrome, **event: str) -> None:
+    chrome.execute_script("window.told.onmessage({data: arguments[0]})", json.dumps(event))
+
+
+def test_lines_of_a_live_log_appear_as_text_and_are_followed_until_somebody_scrolls(
+    pages: Site, chrome: webdriver.Chrome
+) -> None:
+    added = chrome.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": _STREAM})
+    try:
+        chrome.get(f"{pages.base}/workspaces/shop/pay-dev?tab=log")
+        _tell(chrome, type="status", message="waiting for the pod")
+        assert _one(chrome, "[data-console-state]").text == "waiting for the pod"
+        for line in ("=== terraform ===", "\x1b[31mError: \x1b[0mno", "<img src=x onerror=alert(1)>\u202e\x1b[2J"):
+            _tell(chrome, type="line", line=line)
+        lines = chrome.find_elements(By.CSS_SELECTOR, "#console .ln")
+        assert [each.get_attribute("class") for each in lines] == ["ln head", "ln error", "ln"]
+        assert _one(chrome, "#L2 .a-f1").text.strip() == "Error:"
+        assert _one(chrome, "#L3 > span").text == "<img src=x onerror=alert(1)>\\u202e"
+        for number in range(100):
+            _tell(chrome, type="line", line=f"line {number}")
+        end = (
+            "const box = document.getElementById('console'); return box.scrollHeight - box.scrollTop - box.clientHeight"
+        )
+        assert chrome.execute_script(end) < 40
+        chrome.execute_script("document.getElementById('console').scrollTop = 0")
+        _until(chrome, lambda it: it.find_element(By.CSS_SELECTOR, "[data-follow]").text == "Paused: follow")
+        _tell(chrome, type="line", line="last")
+        assert chrome.execute_script(end) > 40
+        _tell(chrome, type="eof")
+        assert _one(chrome, "[data-console-state]").text == "the log has ended"
+    finally:
+        chrome.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", {"identifier": added["identifier"]})
+
+
+def test_lines_of_a_log_have_addresses_and_it_can_be_searched(pages: Site, chrome: webdriver.Chrome) -> None:
+    chrome.get(f"{pages.base}{RUN}/log?phase=plan#L5-L7")
+    _until(chrome, lambda it: len(it.find_elements(By.CSS_SELECTOR, ".ln.chosen")) == 3)
+    assert "Initializing the backend" in _one(chrome, "#L5").text
+    _keys(chrome, "/")
+    _keys(chrome, "Unsupported", Keys.ENTER)
+    _until(chrome, lambda it: "q=Unsupported" in it.current_url)
+    assert "1 line matches" in _one(chrome, ".log .bar").text
+    assert _one(chrome, ".ln.match").is_displayed()
+
+
+def test_a_theme_that_was_chosen_stays(pages: Site, chrome: webdriver.Chrome) -> None:
+    chrome.get(f"{pages.base}/projects")
+    ground = "return getComputedStyle(document.documentElement).backgroundColor"
+    before = chrome.execute_script(ground)
+    _one(chrome, "[data-theme-toggle]").click()
+    chosen = chrome.execute_script(ground)
+    assert chosen != before
+    chrome.get(f"{pages.base}/rollouts")
+    assert chrome.execute_script(ground) == chosen
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The script of axe-core, out of the package registry: nothing of it is kept here."""
+    folder = tmp_path_factory.mktemp("axe")
+    try:
+        subprocess.run(["npm", "pack", AXE, "--silent"], cwd=folder, check=True, capture_output=True, timeout=60)
+    except (OSError, subprocess.SubprocessError) as error:
+        pytest.skip(f"{AXE} cannot be had: {error}")
+    with tarfile.open(next(folder.glob("*.tgz"))) as packed:
+        script = packed.extractfile("package/axe.min.js")
+        assert script is not None
+        return script.read().decode()
+
+
+def test_no_page_has_a_serious_barrier(pages: Site, chrome: webdriver.Chrome, axe: str) -> None:
+    found: dict[str, Any] = {}
+    for width, theme in ((1280, "dark"), (390, "light")):
+        resize(chrome, width, theme)
+        for name, path in PAGES.items():
+            chrome.get(pages.base + path)
+            chrome.execute_cdp_cmd("Runtime.evaluate", {"expression": axe})
+            result = chrome.execute_async_script(
+                "const done = arguments[0]; axe.run({resultTypes: ['violations']}).then("
+                "(found) => done(found.violations.filter((each) => ['serious', 'critical'].includes(each.impact))"
+                ".map((each) => [each.id, each.nodes.slice(0, 3).map((node) => node.html)])))"
+            )
+            if result:
+                found[f"{name} {width} {theme}"] = result
+    assert found == {}
