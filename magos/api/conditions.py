@@ -50,6 +50,7 @@ MEANINGS: Mapping[str, Mapping[ConditionType, str]] = MappingProxyType(
         "Project": {ConditionType.API_TROUBLE: _TROUBLE},
         "Workspace": {
             ConditionType.INVALID_ANNOTATIONS: "Annotations that cannot be read, and what is used instead.",
+            ConditionType.HISTORY_BACKLOG: "Records or logs of runs that could not be stored for more than a minute.",
             ConditionType.SOURCE_UNREACHABLE: "The repository could not be listed three times in a row.",
             ConditionType.API_TROUBLE: _TROUBLE,
         },

@@ -38,6 +38,12 @@ FINALIZER = "magosproject.io/finalizer"
 ARCHIVE_FINALIZER = "magosproject.io/archive"
 """On Jobs whose record or log is still to be stored."""
 
+FOREGROUND = "foregroundDeletion"
+"""Kubernetes' own finalizer: garbage collection is still removing the dependents of an object that is being deleted."""
+
+OUTBOX = "magosproject.io/outbox"
+"""On ConfigMaps with records of a deleted Workspace that are not stored yet: its UID."""
+
 JOB_SERVICE_ACCOUNT = "magos-job"
 """The ServiceAccount of runner pods unless a Workspace names another."""
 

@@ -384,7 +384,7 @@ class WorkspaceStatus(CommonStatus, frozen=True, kw_only=True):
     """Number of policies that the latest plan was checked against."""
 
     history_outbox: tuple[RunRecord, ...] = ()
-    """Ended runs that wait to be stored in the run history. Always empty as yet: there is no run history."""
+    """Ended runs that wait to be stored in the run history; the newest of them, as many as the history keeps."""
 
 
 class Workspace(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):

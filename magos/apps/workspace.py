@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from msgspec.structs import replace
+
+from magos.adapters.archivist.stores import Stores
 from magos.adapters.jobevents import read_job_events
 from magos.adapters.metrics.workspace import WorkspaceMetrics
 from magos.adapters.repositorysecrets import RepositorySecretReader
@@ -29,7 +32,9 @@ from magos.api.project import PROJECTS, Project
 from magos.api.repositorysecret import SELECTOR
 from magos.api.variableset import VARIABLESETS, VariableSet
 from magos.api.workspace import WORKSPACES, Workspace, WorkspaceStatus
+from magos.apps.archiving import Informers, archiving
 from magos.apps.controllers import Build, run_program
+from magos.reconcilers.archive.keeping import Standing
 from magos.reconcilers.effects import JobEvents, RepositorySecrets
 from magos.reconcilers.members import BY_PROJECT, by_project, project_index
 from magos.reconcilers.trouble import show_trouble
@@ -62,9 +67,15 @@ def _prepare(environ: Mapping[str, str]) -> Build:
 
 
 def workspace_controller(
-    assembly: Assembly, settings: WorkspaceSettings, draw: Callable[[int], bytes] = os.urandom
+    assembly: Assembly,
+    settings: WorkspaceSettings,
+    draw: Callable[[int], bytes] = os.urandom,
+    stores: Stores | None = None,
 ) -> Sequence[ControllerSpec]:
-    """Declare the informers and return the controller; ``draw`` gives the random bytes of run IDs."""
+    """Declare the informers and return the controllers; ``draw`` gives the random bytes of run IDs.
+
+    ``stores`` are where records and logs go, as far as the settings say that they are kept.
+    """
     ours = labels.WORKSPACE  # "has the label": nothing else of these kinds concerns us
     workspaces = assembly.informer(
         WORKSPACES,
@@ -86,11 +97,12 @@ def workspace_controller(
         metrics = WorkspaceMetrics(assembly.metrics, workspaces.cache, per_object=assembly.settings.metrics_per_object)
         workspaces.add_handler(metrics.workspace_changed)
         jobs.add_handler(metrics.job_changed)
+    archive = archiving(assembly, settings.keeping, stores, Informers(workspaces, jobs, pods))
     return (
         ControllerSpec(
             name="workspace",
             kind=WORKSPACES,
-            reconcile=workspace_reconciler(settings, draw),
+            reconcile=workspace_reconciler(settings, draw, archive.standing),
             sources=(
                 EventSource(workspaces, own_key, _urgency),
                 EventSource(jobs, _of_job(workspaces)),
@@ -104,15 +116,27 @@ def workspace_controller(
             workers=assembly.settings.workers,
             queries={RepositorySecrets: RepositorySecretReader(), JobEvents: read_job_events},
             log_fields=log_fields,
+            wake_ups=archive.wake_ups,
         ),
+        *archive.specs,
     )
 
 
-def workspace_reconciler(settings: WorkspaceSettings, draw: Callable[[int], bytes] = os.urandom) -> Reconciler:
-    """Return the reconciler; the random bytes are drawn here, so that what decides stays pure."""
+def workspace_reconciler(
+    settings: WorkspaceSettings,
+    draw: Callable[[int], bytes] = os.urandom,
+    standing: Callable[[Workspace], Standing] = lambda _workspace: Standing(),
+) -> Reconciler:
+    """Return the reconciler; the random bytes are drawn here, so that what decides stays pure.
+
+    ``standing`` tells what history has of a Workspace's records; it answers at once.
+    """
 
     def decide(request: Request, view: View, now: datetime) -> Decision:
-        decision = reconcile(observe(request, view, now, settings, draw(_RUN_ID_BYTES)))
+        seen = observe(request, view, now, settings, draw(_RUN_ID_BYTES))
+        if seen.workspace is not None:
+            seen = replace(seen, history=standing(seen.workspace))
+        decision = reconcile(seen)
         workspace = view.get(WORKSPACES, request.namespace, request.name)
         return show_trouble(decision, WORKSPACES, workspace, view.trouble, now)
 

@@ -1,17 +1,22 @@
 """The metrics that each controller process exposes, asked of the processes themselves: composed, never started."""
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import NoReturn
 
 from msgspec import Struct
 
+from magos.adapters.archivist.stores import Stores
+from magos.api.kube import Pod
+from magos.api.names import JobType
 from magos.apps.project import project_controller
 from magos.apps.refwatcher import RefWatcherSettings, refwatcher_controller
 from magos.apps.rollout import rollout_controller
 from magos.apps.variableset import variableset_controller
 from magos.apps.workspace import workspace_controller
+from magos.errors import InvariantViolation
+from magos.reconcilers.archive.keeping import Keeping
 from magos.reconcilers.workspace.pod.settings import WorkspaceSettings
 from magos.runtime.client.transport import HttpRequest, HttpStream
 from magos.runtime.clock import SystemClock
@@ -22,8 +27,15 @@ from magos.runtime.manager.instruments import RuntimeMetrics
 from magos.runtime.manager.metrics import Collector, Counter, Histogram, Metrics
 from magos.runtime.manager.settings import Settings
 
+_KEPT = WorkspaceSettings(job_image="magos-job", keeping=Keeping(records=True, logs=True, namespace="magos-system"))
+
+
+def _no_log(pod: Pod, _job_type: JobType) -> AsyncGenerator[bytes, None]:
+    raise InvariantViolation(f"the log of {pod.metadata.name} is read by a process that was never started")
+
+
 _BUILDS: Mapping[str, Callable[[Assembly], Sequence[ControllerSpec]]] = {
-    "workspace": lambda assembly: workspace_controller(assembly, WorkspaceSettings(job_image="magos-job")),
+    "workspace": lambda assembly: workspace_controller(assembly, _KEPT, stores=Stores(None, None, read_log=_no_log)),
     "project": project_controller,
     "rollout": rollout_controller,
     "variableset": variableset_controller,

@@ -46,6 +46,10 @@ _LASTING = (
     "tests/sim/test_lasting_faults.py::test_trouble_is_shown_within_a_minute_and_no_more_once_it_is_over",
     "tests/sim/test_lasting_faults_fleet.py",
 )
+_ARCHIVE = ("tests/sim/test_archive.py::test_every_scene_leaves_complete_records_and_logs_whatever_fails",)
+_RECORDS = ("tests/unit/reconcilers/workspace/handlers/test_recording.py",)
+_RELEASES = ("tests/unit/reconcilers/archive/test_jobs.py",)
+_WAITS = ("tests/unit/reconcilers/workspace/test_waiting_for_the_archive.py",)
 _STOPS = ("tests/sim/test_emergency_stop.py",)
 _PERMISSION = (
     "tests/unit/reconcilers/test_permission.py",
@@ -410,8 +414,8 @@ MUTATIONS = (
     Mutation(
         "interruptions: the repetition has another trigger",
         "magos/reconcilers/workspace",
-        "move = reset(seen, Cause(trigger=former, reason=Reason.INTERRUPTED))",
-        "move = reset(seen, Cause(trigger=Trigger.RETRY, reason=Reason.INTERRUPTED))",
+        "move = reset(seen, Cause(trigger=former, reason=Reason.INTERRUPTED), ending)",
+        "move = reset(seen, Cause(trigger=Trigger.RETRY, reason=Reason.INTERRUPTED), ending)",
         _REPETITION,
     ),
     Mutation(
@@ -2393,6 +2397,130 @@ MUTATIONS = (
         '    if text == "*":',
         '    if text == "*":\n        return text\n    if False:',
         (_API + "test_settings.py",),
+        "history: a run ends without its record",
+        "magos/reconcilers/workspace/handlers",
+        "return recorded(seen, move, Ending(result=result_of(phase, reason), reason=str(reason), message=message))",
+        "return move",
+        (*_RECORDS, *_ARCHIVE),
+    ),
+    Mutation(
+        "history: a discarded plan leaves no record",
+        "magos/reconcilers/workspace/handlers",
+        "return recorded(seen, move, ending or discarding(discarded), run=seen.run)",
+        "return move",
+        (*_RECORDS, *_ARCHIVE),
+    ),
+    Mutation(
+        "history: a record leaves whatever was stored of its run",
+        "magos/reconcilers/archive",
+        "tuple(record for record in outbox if record not in stored)",
+        "tuple(each for each in outbox if each.run_id not in {record.run_id for record in stored})",
+        ("tests/unit/reconcilers/archive/test_outbox.py",),
+    ),
+    Mutation(
+        "history: a deletion loses what is not stored",
+        "magos/reconcilers/workspace/handlers",
+        "Move(effects=(*_parcel(seen), release))",
+        "Move(effects=(release,))",
+        _RECORDS,
+    ),
+    Mutation(
+        "history: the finalizer goes before what is not stored",
+        "magos/reconcilers/workspace/handlers",
+        "Move(effects=(*_parcel(seen), release))",
+        "Move(effects=(release, *_parcel(seen)))",
+        ("tests/sim/test_archive.py::test_a_crash_between_record_archive_and_release_loses_nothing",),
+    ),
+    Mutation(
+        "history: a parcel goes before it is stored",
+        "magos/reconcilers/archive",
+        "if remaining(parcel.records, standing.stored):",
+        "if False:",
+        ("tests/unit/reconcilers/archive/test_parcels.py",),
+    ),
+    Mutation(
+        "archive: a Job is released before it is archived",
+        "magos/reconcilers/archive",
+        "if task.due is not Due.NOTHING and archived is None:",
+        "if False:",
+        _RELEASES,
+    ),
+    Mutation(
+        "archive: a Job is due although its Workspace needs it",
+        "magos/reconcilers/archive",
+        "return Due.BEGINNING if workspace is not None and _needs(workspace, job, job_type) else Due.ALL",
+        "return Due.ALL",
+        _RELEASES,
+    ),
+    Mutation(
+        "archive: an apply is stopped",
+        "magos/reconcilers/archive",
+        "if deleting and (job_type is JobType.PLAN or workspace is None) else",
+        "if deleting else",
+        _RELEASES,
+    ),
+    Mutation(
+        "archive: a deleted plan Job goes on",
+        "magos/reconcilers/archive",
+        "return Due.STOPPING if deleting and (job_type is JobType.PLAN or workspace is None) else Due.BEGINNING",
+        "return Due.BEGINNING",
+        _RELEASES,
+    ),
+    Mutation(
+        "archive: Jobs that wait for it hold up a start",
+        "magos/reconcilers/workspace/handlers/starting",
+        "(_is_in_the_way(seen, job) or not awaits_archive(job, seen.pods))",
+        "True",
+        _WAITS,
+    ),
+    Mutation(
+        "archive: a Job in the way of the next one is overlooked",
+        "magos/reconcilers/workspace/handlers/starting",
+        "(_is_in_the_way(seen, job) or not awaits_archive(job, seen.pods))",
+        "not awaits_archive(job, seen.pods)",
+        _WAITS,
+    ),
+    Mutation(
+        "archive: Jobs that wait for it hold up a deletion",
+        "magos/reconcilers/workspace/handlers",
+        "if not job.ended and not awaits_archive(job, seen.pods)]",
+        "if not job.ended]",
+        _WAITS,
+    ),
+    Mutation(
+        "archive: a Job is out of the way while its pod works",
+        "magos/reconcilers/workspace/evidence",
+        "and all(pod.ended for pod in pods if is_of(pod, job))",
+        "and True",
+        _WAITS,
+    ),
+    Mutation(
+        "archive: a namespace that is being deleted waits for ever",
+        "magos/adapters/archivist",
+        "            if terminating:",
+        "            if False:",
+        ("tests/sim/test_archive.py::test_the_deletion_of_a_namespace_waits_for_an_outage_for_a_minute_at_most",),
+    ),
+    Mutation(
+        "archive: a log that can be read is given up",
+        "magos/adapters/archivist",
+        "return None if any(map(pod_started, pods)) else",
+        "return",
+        _ARCHIVE,
+    ),
+    Mutation(
+        "archive: what failed is not tried again",
+        "magos/adapters/archivist",
+        "self._schedule(key, entry, now + pause)",
+        "pass",
+        ("tests/unit/adapters/archivist/test_ledger.py",),
+    ),
+    Mutation(
+        "archive: status tells of every try",
+        "magos/adapters/archivist",
+        "if told is None or told.count != len(late):",
+        "if True:",
+        ("tests/unit/adapters/archivist/test_ledger.py",),
     ),
 )
 

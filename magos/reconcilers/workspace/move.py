@@ -16,6 +16,7 @@ from magos.api.reasons import Reason, reason_in
 from magos.api.timestamps import format_time
 from magos.api.workspace import WORKSPACES, ObservedVariables, WorkspaceStatus
 from magos.errors import InvariantViolation
+from magos.reconcilers.archive.outbox import remaining
 from magos.reconcilers.events import EventBuilder
 from magos.reconcilers.statuses import status_patch
 from magos.reconcilers.workspace.inputs.annotated import read_annotations
@@ -25,6 +26,8 @@ from magos.reconcilers.workspace.inputs.specification import same_specification
 from magos.reconcilers.workspace.inputs.variables import Composition
 from magos.reconcilers.workspace.observation import Observation
 from magos.runtime.decision import Decision, Effect, Event, Outcome, Query
+
+_OWNED = frozenset({ConditionType.INVALID_ANNOTATIONS, ConditionType.HISTORY_BACKLOG})
 
 
 class Move(Struct, frozen=True, kw_only=True):
@@ -123,7 +126,8 @@ def _summarise(
         return status
     reason, generation = reason_in(phase, status.reason), _generation(seen, status)
     abnormal = [
-        Abnormal(type=ConditionType.INVALID_ANNOTATIONS, reason="InvalidAnnotation", message="; ".join(problems))
+        *(_abnormal(ConditionType.INVALID_ANNOTATIONS, "InvalidAnnotation", "; ".join(problems)) if problems else ()),
+        *_backlog(seen),
     ]
     standing = Standing(
         phase=phase,
@@ -136,6 +140,7 @@ def _summarise(
     interval = read_annotations(seen.subject.metadata.annotations).printed
     summary = replace(
         status,
+        history_outbox=remaining(status.history_outbox, seen.history.stored),
         reason=str(reason),
         observed_generation=generation,
         observed_variables=_observed_variables(seen, status),
@@ -145,8 +150,8 @@ def _summarise(
             standing,
             status.conditions,
             seen.now,
-            abnormal=abnormal if problems else (),
-            owned=frozenset({ConditionType.INVALID_ANNOTATIONS}),
+            abnormal=abnormal,
+            owned=_OWNED,
         ),
     )
     old = seen.subject.status
@@ -154,6 +159,20 @@ def _summarise(
     if replace(summary, next_reconcile_time=passed) == old:
         return old  # a tick that merely passed is worth no write: all later ones follow from it
     return replace(summary, last_reconcile_time=format_time(seen.now))
+
+
+def _abnormal(type_: ConditionType, reason: str, message: str) -> tuple[Abnormal, ...]:
+    return (Abnormal(type=type_, reason=reason, message=message),)
+
+
+def _backlog(seen: Observation) -> tuple[Abnormal, ...]:
+    """What of this Workspace has waited for the run history or the log archive for a while."""
+    waiting = seen.history.backlog
+    if waiting is None:
+        return ()
+    what = "1 record or log waits" if waiting.count == 1 else f"{waiting.count} records and logs wait"
+    text = f"{what} to be stored since {format_time(waiting.since)}: {waiting.error.rstrip('.')}. Runs go on meanwhile."
+    return _abnormal(ConditionType.HISTORY_BACKLOG, "ArchiveUnavailable", text)
 
 
 def _observed_variables(seen: Observation, status: WorkspaceStatus) -> ObservedVariables | None:

@@ -29,6 +29,7 @@ from magos.api.validatingpolicy import ValidatingPolicy
 from magos.api.variableset import VARIABLESETS, VariableSet
 from magos.api.workspace import WORKSPACES, CurrentRun, Workspace
 from magos.ids import parse_run_id
+from magos.reconcilers.archive.keeping import Standing
 from magos.reconcilers.effects import JobWarning, RepositorySecretReport
 from magos.reconcilers.workspace.inputs import probes
 from magos.reconcilers.workspace.inputs.layers import Layer
@@ -55,7 +56,7 @@ class Observation(Struct, frozen=True, kw_only=True):
     for a run ID, drawn by the app whether or not they are needed. ``account``, ``secrets``, ``warnings`` and
     ``policies`` are None where the pass before did not ask. ``complete`` says that everything a start is decided on has
     been read live: the Workspace with its Jobs and pods, and all that it and its Project name; ``inputs_live`` says it
-    of the Project and the VariableSets alone.
+    of the Project and the VariableSets alone. ``history`` is what is stored of the records in status.
     """
 
     now: datetime
@@ -81,6 +82,7 @@ class Observation(Struct, frozen=True, kw_only=True):
     warnings: tuple[JobWarning, ...] | None = None
     refusal: Refusal | None = None
     failure: QueryFailure | None = None
+    history: Standing = Standing()
 
     @property
     def subject(self) -> Workspace:

@@ -14,7 +14,13 @@ from magos.reconcilers.permission import permitted
 from magos.reconcilers.workspace.evidence.held import is_held, stray_jobs
 from magos.reconcilers.workspace.evidence.interruptions import paused_until
 from magos.reconcilers.workspace.evidence.leftovers import earlier_jobs, leftovers
-from magos.reconcilers.workspace.evidence.progress import abandoned_jobs, has_ended, pod_started, running_type
+from magos.reconcilers.workspace.evidence.progress import (
+    abandoned_jobs,
+    awaits_archive,
+    has_ended,
+    pod_started,
+    running_type,
+)
 from magos.reconcilers.workspace.evidence.situations import (
     Abandoned,
     Approved,
@@ -96,6 +102,8 @@ def _waiting(seen: Observation) -> Found:
     """Pending, or a plan that waits to be applied."""
     pending = seen.phase is Phase.PENDING
     job = seen.job_named(seen.run.plan_job if pending else seen.run.apply_job)
+    if job is not None and is_held(job) and awaits_archive(job, seen.pods):
+        job = None  # it goes without having started, so there is nothing to take over
     # A pod tells of a Job that was created and then deleted before status had seen it: it is not created again.
     if job is not None or seen.pods_of_run(running_type(seen)):
         return JobPresent(job=job)

@@ -5,7 +5,7 @@ same scene give the same history to the last record.
 """
 
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -13,14 +13,17 @@ from typing import Any
 import anyio
 import structlog
 
+from magos.api.labels import ARCHIVE_FINALIZER, OUTBOX, RUN_ID
 from magos.api.names import JobType
-from magos.api.phases import Phase
-from magos.api.workspace import WORKSPACES
+from magos.api.phases import RUNNING, WITH_PLAN, Phase
+from magos.api.workspace import WORKSPACES, Workspace
+from magos.reconcilers.archive.keeping import Keeping
 from magos.reconcilers.workspace.pod.settings import WorkspaceSettings
 from tests.sim.apiserver import SimApiServer
 from tests.sim.apiserver.resources import CUSTOM, Json
 from tests.sim.fleet.clocks import EXACT, Clocks
 from tests.sim.fleet.crash import CrashPlan
+from tests.sim.fleet.evidence import Evidence
 from tests.sim.fleet.git import Git
 from tests.sim.fleet.jobcontroller import JobController
 from tests.sim.fleet.kubelet import Kubelet
@@ -38,6 +41,9 @@ from tests.sim.virtualtime import run_virtual
 __all__ = ["Fleet", "play"]
 
 DEADLINE = 3600.0
+NOTHING_KEPT = Keeping()
+KEPT = Keeping(records=True, logs=True, namespace=SYSTEM)
+"""Records and logs."""
 
 
 class Fleet:
@@ -58,6 +64,7 @@ class Fleet:
         crash: CrashPlan | None = None,
         clocks: Clocks = EXACT,
         policies: bool = False,
+        keeping: Keeping = NOTHING_KEPT,
     ) -> None:
         self.seed = seed
         self.rng = random.Random(seed)
@@ -75,17 +82,20 @@ class Fleet:
         self.users.account(runner=True)
         self.crash = crash or CrashPlan()
         self.programs = tuple(programs)
+        self.evidence = Evidence(self.server, random.Random(seed + 6))
         stage = Stage(
+            evidence=self.evidence if keeping.on else None,
             server=self.server,
             clocks=clocks,
             rng=random.Random(seed + 5),
             crash=self.crash,
             git=self.git,
             settings=WorkspaceSettings(
-                job_image="magos-job:sim", start_timeout=timedelta(minutes=2), refused_namespace=SYSTEM
+                job_image="magos-job:sim", start_timeout=timedelta(minutes=2), refused_namespace=SYSTEM, keeping=keeping
             ),
             election=election,
         )
+        self.keeping = keeping
         count = 2 if election else 1
         self.replicas = [Replica(stage, program, number) for program in self.programs for number in range(count)]
 
@@ -166,6 +176,30 @@ class Fleet:
     def violations(self) -> list[Violation]:
         """Return what the history breaks."""
         return violations(self.history.records, fast=self.clocks.fastest(), slow=self.clocks.slowest())
+
+    def lacking(self) -> list[str]:
+        """Return what history and archive lack of the runs that were started, and what still waits in the cluster."""
+        found = [each for each in map(self._item, self.items(WORKSPACES.resource)) if each is not None]
+        busy = RUNNING | WITH_PLAN | {Phase.PENDING}
+        going = {each.status.current_run_id for each in found if each.status.phase in busy}
+        waiting = [each.metadata.name for each in found if each.status.history_outbox]
+        held = [job["metadata"]["name"] for job in self.items("jobs.batch") if self._is_held(job, going)]
+        parcels = [
+            each["metadata"]["name"] for each in self.items("configmaps") if OUTBOX in each["metadata"]["labels"]
+        ]
+        left = [f"{each} still waits" for each in (*waiting, *held, *parcels)]
+        return [*self.evidence.lacking(self.history.records, going), *left]
+
+    def _item(self, item: Json) -> Workspace | None:
+        return self.users.find(item["metadata"]["name"])
+
+    def _is_held(self, job: Json, going: Collection[str]) -> bool:
+        meta = job["metadata"]
+        return ARCHIVE_FINALIZER in (meta.get("finalizers") or []) and meta["labels"][RUN_ID] not in going
+
+    async def archived(self) -> None:
+        """Wait until everything is where it belongs."""
+        await self.until(lambda: not self.lacking(), "the archive of every run")
 
     def phase_of(self, name: str) -> str:
         """Return the phase of a Workspace, ``gone`` if it is not there."""

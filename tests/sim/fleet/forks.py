@@ -17,7 +17,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from tests.sim.fleet.cluster import Fleet, play
+from magos.reconcilers.archive.keeping import Keeping
+from tests.sim.fleet.cluster import NOTHING_KEPT, Fleet, play
 from tests.sim.fleet.crash import CrashPlan, Moment
 from tests.sim.history.outcome import Outcome, differences
 from tests.sim.history.story import story
@@ -112,6 +113,7 @@ class _Performance:
     seed: int
     programs: Sequence[str]
     election: bool
+    keeping: Keeping = NOTHING_KEPT
 
     def play(self, crash: CrashPlan) -> Fleet:
         return play(lambda: self._fleet(crash), self.scene, seed=self.seed)
@@ -129,7 +131,7 @@ class _Performance:
         return story(made[0].history.records)
 
     def _fleet(self, crash: CrashPlan) -> Fleet:
-        return Fleet(self.seed, programs=self.programs, election=self.election, crash=crash)
+        return Fleet(self.seed, programs=self.programs, election=self.election, crash=crash, keeping=self.keeping)
 
 
 def explore(
@@ -139,12 +141,13 @@ def explore(
     programs: Sequence[str],
     election: bool,
     is_over: Callable[[], bool] = lambda: False,
+    keeping: Keeping = NOTHING_KEPT,
 ) -> Exploration:
     """Play the scene with a crash at every step, in every moment; with ``election`` each is a change of leader.
 
     Once ``is_over`` says so, no further point is tried, and what was found so far is returned.
     """
-    performance = _Performance(scene, seed, programs, election)
+    performance = _Performance(scene, seed, programs, election, keeping)
     plan = _ForkingPlan(election=election, is_over=is_over)
     outcome: Outcome | None = None
     problems: list[str] = []

@@ -4,6 +4,7 @@ import random
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from magos.adapters.archivist.stores import Stores
 from magos.apps.controllers import Build
 from magos.apps.project import project_controller
 from magos.apps.refwatcher import RefWatcherSettings, refwatcher_controller
@@ -19,11 +20,13 @@ CONTROLLERS = ("workspace", "project", "rollout", "variableset", "refwatcher")
 """All controller programs, in the order of their Leases."""
 
 
-def build_of(name: str, rng: random.Random, *, settings: WorkspaceSettings, git: Git) -> Build:
+def build_of(
+    name: str, rng: random.Random, *, settings: WorkspaceSettings, git: Git, stores: Stores | None = None
+) -> Build:
     """Return what composes the named program; random bytes come from ``rng``, listings from the simulated Git."""
     builds: Mapping[str, Build] = MappingProxyType(
         {
-            "workspace": lambda assembly: workspace_controller(assembly, settings, rng.randbytes),
+            "workspace": lambda assembly: workspace_controller(assembly, settings, rng.randbytes, stores),
             "project": project_controller,
             "rollout": rollout_controller,
             "variableset": variableset_controller,

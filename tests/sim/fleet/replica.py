@@ -12,6 +12,7 @@ from magos.runtime.manager.settings import Settings
 from tests.sim.apiserver import SimApiServer
 from tests.sim.fleet.clocks import Clocks
 from tests.sim.fleet.crash import CrashPlan, FragileTransport, StepTrap
+from tests.sim.fleet.evidence import Evidence
 from tests.sim.fleet.git import Git
 from tests.sim.fleet.programs import build_of
 
@@ -35,6 +36,7 @@ class Stage:
     git: Git
     election: bool = False
     workers: int = 2
+    evidence: Evidence | None = None
 
 
 class Replica:
@@ -93,7 +95,8 @@ class Replica:
             health=None,
         )
         rng = random.Random(stage.rng.random())
-        build = build_of(self.program, rng, settings=stage.settings, git=stage.git)
+        stores = stage.evidence.stores(stage.crash, self.kill) if stage.evidence is not None else None
+        build = build_of(self.program, rng, settings=stage.settings, git=stage.git, stores=stores)
         app = ControllerApp(name=f"{self.program}-controller", settings=settings, build=build)
         self.manager = Manager(app, self._transport, clock=stage.clocks.replica(self.number), rng=rng)
         # The composition makes the executor; an observer is nothing a program could want, so only tests put it there.

@@ -39,7 +39,9 @@ def check_runs(record: Record, state: State) -> Found:
             yield from _approval(record, state)
             yield from _release(record, state)
         case JobDeleted() | PodDeleted():
-            if record.actor in CONTROLLERS and state.applying(record.workspace):
+            # Of a Workspace that is gone, whatever is left would be collected, were it not for the archive.
+            gone = isinstance(record, PodDeleted) and record.workspace not in state.workspaces
+            if record.actor in CONTROLLERS and state.applying(record.workspace) and not gone:
                 yield "I9", f"{record.actor} deletes a Job or pod of {record.workspace} while it applies"
 
 

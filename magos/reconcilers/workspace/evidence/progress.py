@@ -11,6 +11,8 @@ from msgspec import Struct
 
 from magos.api.annotations import RECORD
 from magos.api.kube import Job, Pod
+from magos.api.labels import ARCHIVE_FINALIZER, FOREGROUND
+from magos.api.meta import controller_of
 from magos.api.names import JobType
 from magos.api.phases import WITH_PLAN, Phase
 from magos.durations import format_duration
@@ -56,6 +58,19 @@ def pod_started(pod: Pod) -> bool:
 def has_ended(job: Job, pods: tuple[Pod, ...]) -> bool:
     """Only conditions say that a Job ended, never its counters; a Job that is being deleted ends with its pod."""
     return job.ended or (job.metadata.deletion_timestamp is not None and all(pod.ended for pod in pods))
+
+
+def awaits_archive(job: Job, pods: tuple[Pod, ...]) -> bool:
+    """True for a deleted Job that is there for the archive alone: it has no pod that works and gets none any more."""
+    meta = job.metadata
+    kept = meta.deletion_timestamp is not None and ARCHIVE_FINALIZER in meta.finalizers
+    return kept and FOREGROUND not in meta.finalizers and all(pod.ended for pod in pods if is_of(pod, job))
+
+
+def is_of(pod: Pod, job: Job) -> bool:
+    """Tell whether exactly this Job controls the pod."""
+    owner = controller_of(pod.metadata)
+    return owner is not None and owner.uid == job.metadata.uid
 
 
 def abandoned_jobs(seen: Observation) -> tuple[Job, ...]:

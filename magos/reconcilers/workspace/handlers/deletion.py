@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from magos.api.annotations import force_delete
 from magos.api.kube import Job, Pod
 from magos.api.labels import FINALIZER, JOB_TYPE, RUN_ID
-from magos.api.meta import controller_of
 from magos.api.names import JobType
 from magos.api.phases import Phase
 from magos.api.reasons import Reason
@@ -24,12 +23,13 @@ from magos.api.workspace import WORKSPACES
 from magos.reconcilers.storedtimes import due_at
 from magos.reconcilers.workspace.evidence.held import is_held
 from magos.reconcilers.workspace.evidence.podproblems import start_problem
-from magos.reconcilers.workspace.evidence.progress import pod_started, unstarted
+from magos.reconcilers.workspace.evidence.progress import awaits_archive, is_of, pod_started, unstarted
+from magos.reconcilers.workspace.handlers.recording import handed_on, opened
 from magos.reconcilers.workspace.handlers.reset import delete_job
 from magos.reconcilers.workspace.inputs.probes import events_probe, live_probes
 from magos.reconcilers.workspace.move import Move, ask_live, to, warning
 from magos.reconcilers.workspace.observation import Observation
-from magos.runtime.decision import Effect, Outcome, QueryFailure, Refusal, RemoveFinalizer
+from magos.runtime.decision import Create, Effect, Outcome, QueryFailure, Refusal, RemoveFinalizer
 
 _PATIENCE = timedelta(minutes=1)
 _FORCE = "set magosproject.io/force-delete=true"
@@ -42,7 +42,7 @@ def delete(seen: Observation) -> Move:
     meta = workspace.metadata
     if FINALIZER not in meta.finalizers:
         return Move(outcome=Outcome.GONE)
-    if seen.denial is not None:
+    if seen.denial is not None and not (_parcel_refused(seen) and force_delete(meta.annotations)):
         return _trouble(seen, seen.denial)
     if not force_delete(meta.annotations):
         waiting = _wait(seen)
@@ -57,12 +57,21 @@ def delete(seen: Observation) -> Move:
         resource_version=meta.resource_version,
         finalizer=FINALIZER,
     )
-    return Move(effects=(release,))
+    return Move(effects=(*_parcel(seen), release))
+
+
+def _parcel(seen: Observation) -> tuple[Effect, ...]:
+    """What is not stored yet goes first; a person who does not want to wait loses it if it cannot go."""
+    return () if _parcel_refused(seen) else handed_on(seen)
+
+
+def _parcel_refused(seen: Observation) -> bool:
+    return seen.refusal is not None and isinstance(seen.refusal.effect, Create)
 
 
 def _wait(seen: Observation) -> Move | None:
     """What the deletion has to wait for, None if there is nothing."""
-    unfinished = [job for job in seen.own_jobs if not job.ended]
+    unfinished = [job for job in seen.own_jobs if not job.ended and not awaits_archive(job, seen.pods)]
     applying = next((j for j in unfinished if j.metadata.labels.get(JOB_TYPE) != JobType.PLAN and not is_held(j)), None)
     if applying is not None:
         return _await_apply(seen, applying)
@@ -83,7 +92,7 @@ def _await_apply(seen: Observation, job: Job) -> Move:
     """Wait for the end of an apply; give up one of which no container has started when its time is over."""
     name, run = job.metadata.name, job.metadata.labels.get(RUN_ID, "")
     waiting = f"Waiting for the apply of run {run} (Job {name}) to end; {_FORCE} not to wait."
-    pods = tuple(pod for pod in seen.pods if _is_of(pod, job))
+    pods = tuple(pod for pod in seen.pods if is_of(pod, job))
     if job.metadata.deletion_timestamp is not None or any(map(pod_started, pods)):
         return _say(seen, waiting)
     start = unstarted(seen, job)
@@ -104,11 +113,6 @@ def _await_apply(seen: Observation, job: Job) -> Move:
     if cooling > seen.now:
         return Move(again_at=cooling, outcome=Outcome.WAITING)
     return _say(seen, f"{start.given_up} Nothing was applied; the Job is deleted. {problem}", delete_job(job))
-
-
-def _is_of(pod: Pod, job: Job) -> bool:
-    owner = controller_of(pod.metadata)
-    return owner is not None and owner.uid == job.metadata.uid
 
 
 def _trouble(seen: Observation, answer: Refusal | QueryFailure) -> Move:
@@ -140,7 +144,7 @@ def _announce(seen: Observation) -> Move:
 
 def _say(seen: Observation, message: str, *effects: Effect) -> Move:
     """Say in status what the deletion waits for, and tell each such cause once as an Event."""
-    status = to(seen, Phase.DELETING, Reason.DELETING, message, awaiting_approval=None)
+    status = to(seen, Phase.DELETING, Reason.DELETING, message, awaiting_approval=None, history_outbox=opened(seen))
     told = seen.phase is Phase.DELETING and seen.subject.status.message == status.message
     return Move(
         status=status,

@@ -10,6 +10,7 @@ from magos.api.reasons import Reason
 from magos.api.workspace import CurrentRun, ObservedVariables
 from magos.reconcilers.workspace.evidence.leftovers import leftovers
 from magos.reconcilers.workspace.evidence.situations import Leftovers
+from magos.reconcilers.workspace.handlers.recording import Ending, recorded, result_of
 from magos.reconcilers.workspace.handlers.reset import remove_annotations
 from magos.reconcilers.workspace.move import Move, normal, to, warning
 from magos.reconcilers.workspace.observation import Observation
@@ -26,11 +27,12 @@ def finish(seen: Observation, phase: Phase, reason: Reason, message: str, **fiel
     status = to(seen, phase, reason, message, awaiting_approval=None, **fields)
     action = _ACTIONS.get(reason, "Run")
     event = (normal if phase is Phase.APPLIED else warning)(seen, reason, action, message)
-    return Move(
+    move = Move(
         status=status,
         effects=remove_annotations(seen, *leftovers(seen.subject, status)),
         events=(event,),
     )
+    return recorded(seen, move, Ending(result=result_of(phase, reason), reason=str(reason), message=message))
 
 
 def observed(run: CurrentRun) -> dict[str, object]:

@@ -17,10 +17,11 @@ from magos.api.timestamps import format_time
 from magos.api.triggers import Trigger
 from magos.reconcilers.workspace.evidence.interruptions import MOST_REPETITIONS, pause_before, paused_until
 from magos.reconcilers.workspace.evidence.triggers import Cause, find_cause, higher, named_cause, unconfirmed
+from magos.reconcilers.workspace.handlers.recording import interruption
 from magos.reconcilers.workspace.handlers.reset import reset
 from magos.reconcilers.workspace.move import Move, ask_inputs, keep, warning
 from magos.reconcilers.workspace.observation import Observation
-from magos.runtime.decision import Outcome
+from magos.runtime.decision import EventType, Outcome
 
 _ROUNDED_UP = timedelta(microseconds=999_999)
 
@@ -31,14 +32,15 @@ def repeat(seen: Observation, what: str) -> Move | None:
     ``what`` says what happened, as a clause without a full stop.
     """
     status, done = seen.subject.status, seen.run.interruptions
+    ending = interruption(f"Run {seen.run_id} was interrupted: {what}.")
     if not seen.has_run or done >= MOST_REPETITIONS:
         return None
     former, news = status.current_run_trigger or Trigger.UNKNOWN, find_cause(seen)
     if news is not None:
         if unconfirmed(seen, news.trigger):
             return ask_inputs(seen)
-        return reset(seen, named_cause(higher(former, news.trigger)))
-    move = reset(seen, Cause(trigger=former, reason=Reason.INTERRUPTED))
+        return reset(seen, named_cause(higher(former, news.trigger)), ending)
+    move = reset(seen, Cause(trigger=former, reason=Reason.INTERRUPTED), ending)
     if move.status is None or move.status.current_run is None:
         return move  # permission goes first
     pause = pause_before(done + 1)
@@ -55,8 +57,9 @@ def repeat(seen: Observation, what: str) -> Move | None:
         f"Run {seen.run_id} was interrupted: {what}; attempt {done + 2} of {MOST_REPETITIONS + 1} begins in"
         f" {pause.seconds} s, at {begins}, as run {move.status.current_run_id}."
     )
+    lost = (event for event in move.events if event.type is EventType.WARNING)  # a record that was given up
     desired = replace(move.status, message=shorten(message), current_run=run)
-    return replace(move, status=desired, events=(warning(seen, Reason.INTERRUPTED, "Plan", message),))
+    return replace(move, status=desired, events=(warning(seen, Reason.INTERRUPTED, "Plan", message), *lost))
 
 
 def wait_for_repetition(seen: Observation) -> Move:

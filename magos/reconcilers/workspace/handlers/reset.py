@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from magos.api.annotations import APPROVAL, PERMISSION
 from magos.api.kube import JOBS, Job
+from magos.api.labels import ARCHIVE_FINALIZER
 from magos.api.names import JobType, job_name
 from magos.api.phases import WITH_PLAN, Phase
 from magos.api.reasons import Reason, reason_in
@@ -20,13 +21,14 @@ from magos.reconcilers.revisions import pending_revision, source_of
 from magos.reconcilers.workspace.evidence.leftovers import deletable_jobs
 from magos.reconcilers.workspace.evidence.situations import HalfReset, Triggered
 from magos.reconcilers.workspace.evidence.triggers import REASONS, Cause, higher, unconfirmed
+from magos.reconcilers.workspace.handlers.recording import Ending, discarding, recorded
 from magos.reconcilers.workspace.inputs.annotated import principal_of, read_annotations
 from magos.reconcilers.workspace.inputs.probes import input_probes
 from magos.reconcilers.workspace.inputs.specification import specification_hash
 from magos.reconcilers.workspace.inputs.variables import Composition
 from magos.reconcilers.workspace.move import Move, ask_inputs, normal, to
 from magos.reconcilers.workspace.observation import Observation
-from magos.runtime.decision import Delete, Effect, PatchAnnotations
+from magos.runtime.decision import Delete, Effect, PatchAnnotations, Propagation
 
 
 def begin(seen: Observation, found: Triggered) -> Move:
@@ -34,8 +36,8 @@ def begin(seen: Observation, found: Triggered) -> Move:
     return ask_inputs(seen) if unconfirmed(seen, found.cause.trigger) else reset(seen, found.cause)
 
 
-def reset(seen: Observation, cause: Cause) -> Move:
-    """Begin a new run."""
+def reset(seen: Observation, cause: Cause, ending: Ending | None = None) -> Move:
+    """Begin a new run; ``ending`` is how the one before ended, which by default is discarded if it had a plan."""
     workspace, status = seen.subject, seen.subject.status
     first = not status.current_run_id
     if unnamed(workspace) and not first:
@@ -60,13 +62,13 @@ def reset(seen: Observation, cause: Cause) -> Move:
         plan_summary=None,
         policies_evaluated=None,
     )
+    discarded = f"The plan of run {seen.run_id} is discarded ({cause.trigger})."
     events = [normal(seen, "RunPending", "Start", message)]
     if seen.phase in WITH_PLAN or seen.phase is Phase.PLANNING:
-        events.insert(
-            0, normal(seen, "PlanDiscarded", "Plan", f"The plan of run {seen.run_id} is discarded ({cause.trigger}).")
-        )
+        events.insert(0, normal(seen, "PlanDiscarded", "Plan", discarded))
     effects = () if first else remove_annotations(seen, *PERMISSION, *APPROVAL)
-    return Move(status=desired, effects=(*effects, *map(delete_job, deletable_jobs(seen))), events=tuple(events))
+    move = Move(status=desired, effects=(*effects, *map(delete_job, deletable_jobs(seen))), events=tuple(events))
+    return recorded(seen, move, ending or discarding(discarded), run=seen.run)
 
 
 def finish_reset(seen: Observation, found: HalfReset) -> Move:
@@ -165,5 +167,17 @@ def _fresh_run(seen: Observation, run_id: RunID) -> CurrentRun:
 
 
 def delete_job(job: Job) -> Effect:
-    """Return the deletion of exactly this Job; its pods are stopped gracefully behind it."""
-    return Delete(kind=JOBS, namespace=job.metadata.namespace, name=job.metadata.name, uid=job.metadata.uid)
+    """Return the deletion of exactly this Job; its pods are stopped gracefully behind it.
+
+    A Job that waits for the archive stays, and garbage collection leaves its pods to it: right for a pod that has
+    ended, because its log is still to be read. Of a Job that works the pods are to stop first.
+    """
+    meta = job.metadata
+    first = ARCHIVE_FINALIZER in meta.finalizers and not job.ended
+    return Delete(
+        kind=JOBS,
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        propagation=Propagation.FOREGROUND if first else Propagation.BACKGROUND,
+    )

@@ -101,6 +101,7 @@ def job_manifest(workspace: Workspace, plan: JobPlan, record: JobRecord, setting
             labels=own_labels,
             annotations={annotations.RECORD: encode_record(record)},
             owner_references=(owned_by(workspace),),
+            finalizers=(labels.ARCHIVE_FINALIZER,) if settings.keeping.on else (),
         ),
         spec=JobSpec(
             backoff_limit=0,

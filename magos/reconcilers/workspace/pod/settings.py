@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from magos.api.kube import EnvFromSource, EnvVar, LocalObjectReference, Resources, Toleration, Volume, VolumeMount
 from magos.api.runnerpod import DEFAULT_SCHEMES, SCRATCH_VOLUME, WORK_VOLUME, Stage, tmp_volume
+from magos.reconcilers.archive.keeping import Keeping
 from magos.reconcilers.workspace.pod.toolversion import MINIMUM_OPENTOFU, MINIMUM_TERRAFORM
 
 MINIMUM_GRACE_SECONDS = 120
@@ -96,6 +97,8 @@ class WorkspaceSettings(Struct, frozen=True, kw_only=True):
     """Where nothing is planned or applied: the namespace of the controllers, unless an administrator allows it."""
     verified_principals: bool = False
     """True where the cluster admits ``mp/requested-by`` and ``mp/approved-by`` from the API's account alone."""
+    keeping: Keeping = Keeping()
+    """What is kept of runs; by default nothing."""
     runner_environment: tuple[tuple[str, str], ...] = ()
     """Variables handed on to every stage as they are (the last row of spec §5.5), in the order of their names."""
 

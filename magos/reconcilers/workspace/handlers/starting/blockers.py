@@ -8,6 +8,7 @@ from magos.api.meta import OwnerReference, controller_of
 from magos.api.names import volume_claim_name
 from magos.api.reasons import Reason
 from magos.api.workspace import WORKSPACES, Workspace
+from magos.reconcilers.workspace.evidence.progress import awaits_archive
 from magos.reconcilers.workspace.handlers.reset import delete_job
 from magos.reconcilers.workspace.handlers.starting.admission import Refused
 from magos.reconcilers.workspace.observation import Observation
@@ -26,7 +27,7 @@ class Blocker(Struct, frozen=True, kw_only=True):
 def find_blocker(seen: Observation) -> Blocker | None:
     """Return what still runs or lingers under this Workspace's name, whoever owns it (invariant I1)."""
     for job in seen.jobs:
-        if not job.ended:
+        if not job.ended and (_is_in_the_way(seen, job) or not awaits_archive(job, seen.pods)):
             created = f" since {job.metadata.creation_timestamp}" if job.metadata.creation_timestamp else ""
             return Blocker(message=f"Job {job.metadata.name} has not ended{created}: wait for it, or delete it.")
     for pod in seen.pods:
@@ -96,6 +97,11 @@ def _is_former(owner: OwnerReference, workspace: Workspace) -> bool:
     named = (owner.kind, owner.name) == (WORKSPACES.name, workspace.metadata.name)
     group = owner.api_version.rpartition("/")[0]
     return named and group == WORKSPACES.group and owner.uid != workspace.metadata.uid
+
+
+def _is_in_the_way(seen: Observation, job: Job) -> bool:
+    """A Job under a name of the current run: the Job that is to be created needs the name."""
+    return job.metadata.labels.get(RUN_ID) == seen.run_id
 
 
 def _lingers(job: Job, run_id: str) -> bool:
