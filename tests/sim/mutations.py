@@ -30,9 +30,6 @@ _EXCHANGE = "tests/e2e/hostile/test_plan_exchange.py::test_no_exchange_at_any_mo
 _LEFT = "tests/e2e/hostile/test_leftover_files.py"
 _STATE = "tests/unit/runner/test_state.py"
 _TERMINAL = "tests/unit/cli/test_terminal.py"
-_ASKING = "tests/unit/cli/test_asking.py"
-_LOGIN = "tests/unit/cli/test_login.py"
-_EXPLAIN = "tests/unit/explain/test_explain.py"
 _FULL = "tests/unit/runner/test_full_volume.py"
 _CACHES = "tests/unit/runner/test_caches.py"
 _IDENTITY = ("tests/unit/reconcilers/workspace/handlers/starting/test_identity.py",)
@@ -46,10 +43,6 @@ _LASTING = (
     "tests/sim/test_lasting_faults.py::test_trouble_is_shown_within_a_minute_and_no_more_once_it_is_over",
     "tests/sim/test_lasting_faults_fleet.py",
 )
-_ARCHIVE = ("tests/sim/test_archive.py::test_every_scene_leaves_complete_records_and_logs_whatever_fails",)
-_RECORDS = ("tests/unit/reconcilers/workspace/handlers/test_recording.py",)
-_RELEASES = ("tests/unit/reconcilers/archive/test_jobs.py",)
-_WAITS = ("tests/unit/reconcilers/workspace/test_waiting_for_the_archive.py",)
 _STOPS = ("tests/sim/test_emergency_stop.py",)
 _PERMISSION = (
     "tests/unit/reconcilers/test_permission.py",
@@ -87,11 +80,18 @@ _BINDING = ("tests/sim/test_binding.py",)
 _PACE = ("tests/sim/test_pace.py",)
 _NAMES = ("tests/sim/test_long_names.py",)
 _FLEET_POLICIES = ("tests/sim/test_fleet_policies.py",)
-_PAGES = ("tests/unit/server/pages",)
-_UI = ("tests/unit/ui",)
 _CLOCKS = ("tests/sim/test_clock_skew.py",)
 _API = "tests/unit/server/"
 _LOGIN = ("tests/unit/server/auth",)
+_ASKING = "tests/unit/cli/test_asking.py"
+_CLI_LOGIN = "tests/unit/cli/test_login.py"
+_EXPLAIN = "tests/unit/explain/test_explain.py"
+_PAGES = ("tests/unit/server/pages",)
+_UI = ("tests/unit/ui",)
+_ARCHIVE = ("tests/sim/test_archive.py::test_every_scene_leaves_complete_records_and_logs_whatever_fails",)
+_RECORDS = ("tests/unit/reconcilers/workspace/handlers/test_recording.py",)
+_RELEASES = ("tests/unit/reconcilers/archive/test_jobs.py",)
+_WAITS = ("tests/unit/reconcilers/workspace/test_waiting_for_the_archive.py",)
 
 
 @dataclass(frozen=True)
@@ -106,164 +106,6 @@ class Mutation:
 
 
 MUTATIONS = (
-    Mutation(
-        "login: cookies of one person are sent for the next",
-        "magos/server/auth",
-        "return CookieJar(policy=DefaultCookiePolicy(allowed_domains=()))",
-        "return CookieJar()",
-        _LOGIN,
-    ),
-    Mutation(
-        "access: a failed review grants",
-        "magos/server/auth",
-        "return answer.status.allowed and not answer.status.denied",
-        "return True",
-        _LOGIN,
-    ),
-    Mutation(
-        "access: accounts of other namespaces count everywhere",
-        "magos/server/auth",
-        "places = dict.fromkeys((*self._everywhere, namespace) if namespace else self._everywhere)",
-        "places = dict.fromkeys(self._by_namespace)",
-        _LOGIN,
-    ),
-    Mutation(
-        "access: a decision is kept for ever",
-        "magos/server/auth",
-        "self._clock.monotonic() - asked < KEPT:",
-        "self._clock.monotonic() >= asked:",
-        _LOGIN,
-    ),
-    Mutation(
-        "mappings: one claim is enough",
-        "magos/server/auth",
-        "return bool(mapping) and all(not values",
-        "return bool(mapping) and any(not values",
-        _LOGIN,
-    ),
-    Mutation(
-        "mappings: an empty mapping matches everybody",
-        "magos/server/auth",
-        "return bool(mapping) and all(",
-        "return all(",
-        _LOGIN,
-    ),
-    Mutation(
-        "tokens: the audience is not looked at",
-        "magos/server/auth",
-        "not any(each in clients for each in audiences if isinstance(each, str))",
-        "not audiences",
-        _LOGIN,
-    ),
-    Mutation(
-        "tokens: expiry is not looked at",
-        "magos/server/auth",
-        "if expiry is None or expiry <= moment:",
-        "if expiry is None:",
-        _LOGIN,
-    ),
-    Mutation(
-        "tokens: the nonce is not looked at",
-        "magos/server/auth",
-        "if nonce is not None and not hmac",
-        "if nonce is None and not hmac",
-        _LOGIN,
-    ),
-    Mutation(
-        "tokens: a disabled admin stays in",
-        "magos/server/auth",
-        """        if not self._settings.enabled:
-            raise Unverified("the admin account is disabled")""",
-        """        if not self._settings.signing_key:
-            raise Unverified("the admin account is disabled")""",
-        _LOGIN,
-    ),
-    Mutation(
-        "sessions: a disabled admin stays in",
-        "magos/server/auth",
-        "            if not self._settings.admin.enabled:",
-        "            if not self._settings.admin.signing_key:",
-        _LOGIN,
-    ),
-    Mutation(
-        "csrf: any origin changes something",
-        "magos/server/auth",
-        "if len(origins) != 1 or origin_of(origins[0]) != self._origin:",
-        "if len(origins) != 1:",
-        _LOGIN,
-    ),
-    Mutation(
-        "csrf: the token of another session counts",
-        "magos/server/auth",
-        "if not same or not self._sessions.csrf_matches(session.id, given):",
-        "if not same:",
-        _LOGIN,
-    ),
-    Mutation(
-        "login: a state of nobody's browser counts",
-        "magos/server/auth",
-        'if not hmac.compare_digest(kept["state"].encode(), state.encode()) or kept',
-        "if kept",
-        _LOGIN,
-    ),
-    Mutation(
-        "login: it leads to any host",
-        "magos/server/auth",
-        'if not text.startswith("/") or text.startswith("//") or len(text) > _LONGEST:',
-        "if len(text) > _LONGEST:",
-        _LOGIN,
-    ),
-    Mutation(
-        "login: a fifth failure starts no pause",
-        "magos/server/auth",
-        "if record.level or len(record.tried) >= FAILURES:",
-        "if record.level:",
-        _LOGIN,
-    ),
-    Mutation(
-        "login: anybody says who the client is",
-        "magos/server/auth",
-        "while forwarded and _is_trusted(address, trusted):",
-        "while forwarded:",
-        _LOGIN,
-    ),
-        "pages: the dialog approves whatever run waits",
-        "magos/server/pages",
-        'run_id = form.get("run_id", [""])[0]',
-        "run_id = (await visit.found(WORKSPACES, visit.context.cluster.workspaces)).status.current_run_id",
-        _PAGES,
-    ),
-    Mutation(
-        "pages: violations are taken as acknowledged",
-        "magos/server/pages",
-        'acknowledged = shown <= set(form.get("acknowledge", []))',
-        "acknowledged = bool(shown)",
-        _PAGES,
-    ),
-    Mutation(
-        "pages: lists show what may not be listed",
-        "magos/server/pages",
-        "return tuple(each for each in items if each.metadata.namespace in visible)",
-        "return items",
-        _PAGES,
-    ),
-    Mutation(
-        "pages: an object is shown to whoever knows its name",
-        "magos/server/pages",
-        """        await self.context.access.require(self.caller, right)
-        item =""",
-        """        item =""",
-        _PAGES,
-    ),
-    Mutation(
-        "pages: a dialog opens where its button is closed",
-        "magos/ui",
-        "return choices.dialog == dialog and not next(each.refused for each in actions if each.key == key)",
-        "return choices.dialog == dialog",
-        _PAGES,
-    ),
-    Mutation("ui: texts are not escaped", "magos/ui", "autoescape=True", "autoescape=False", _UI),
-    Mutation("ui: lines of logs are not escaped", "magos/ui", "shown = escape(", "shown = Markup(", _UI),
     Mutation(
         "at rest: a tick that passed is written by itself",
         "magos/reconcilers/workspace",
@@ -829,98 +671,6 @@ MUTATIONS = (
         "{one_line(status.message)}",
         "{status.message}",
         (_TERMINAL,),
-    ),
-    Mutation(
-        "explain: a command holds what a status says, unquoted",
-        "magos/explain",
-        "return shlex.join(words)",
-        'return " ".join(words)',
-        (_EXPLAIN,),
-    ),
-    Mutation(
-        "explain: trouble of the API server hides an approval",
-        "magos/explain",
-        "worse=frozenset({Attention.RUNNING, Attention.WAITING, Attention.SETTLED}),",
-        "worse=frozenset(Attention),",
-        (_EXPLAIN,),
-    ),
-    Mutation(
-        "actions: to discard asks for a run where no plan waits",
-        "magos",
-        """        raise _not_gated(workspace, "there is nothing to discard")
-""",
-        "        pass\n",
-        ("tests/unit/test_actions.py",),
-    ),
-    Mutation(
-        "command line: what a person has read may have changed",
-        "magos/cli",
-        "if _judged(each) != _judged(shown):",
-        "if _judged(each) is None:",
-        (_ASKING,),
-    ),
-    Mutation(
-        "command line: a plain yes acknowledges violations",
-        "magos/cli",
-        "allowed = (waiting.run_id,) if warned else",
-        "allowed = (waiting.run_id, 'y') if warned else",
-        (_ASKING,),
-    ),
-    Mutation(
-        "command line: the end of an earlier spec ends a wait for a Rollout",
-        "magos/cli",
-        "seen = each.status.observed_generation == each.metadata.generation",
-        "seen = True",
-        ("tests/unit/cli/test_promotion.py",),
-    ),
-    Mutation(
-        "command line: objects are printed as far as this version knows them",
-        "magos/cli",
-        "kind = raw(selected.kind) if exact else selected.kind",
-        "kind = selected.kind",
-        ("tests/unit/cli/test_get.py",),
-    ),
-    Mutation(
-        "command line: a Project that may not be read is missing",
-        "magos/cli",
-        "return Project(metadata=ObjectMeta(name=name, namespace=namespace))",
-        "return None",
-        ("tests/unit/cli/test_explaining.py",),
-    ),
-    Mutation(
-        "login: a token goes to whoever has the file of a server",
-        "magos/cli",
-        'return login.token if login.server == server else ""',
-        "return login.token",
-        (_LOGIN,),
-    ),
-    Mutation(
-        "login: any redirect brings the code",
-        "magos/cli",
-        "if parts.path != self.path or not hmac.compare_digest(state.encode(), self._state.encode()):",
-        "if parts.path != self.path:",
-        (_LOGIN,),
-    ),
-    Mutation(
-        "login: an identity provider speaks for another",
-        "magos/cli",
-        'if found.issuer.rstrip("/") != issuer.rstrip("/"):',
-        "if not found.issuer:",
-        (_LOGIN,),
-    ),
-    Mutation(
-        "login: a redirect of the server is followed",
-        "magos/cli",
-        "            trust_env=False,\n            transport=transport,",
-        "            trust_env=False,\n            follow_redirects=True,\n            transport=transport,",
-        ("tests/unit/cli/test_api.py",),
-    ),
-    Mutation(
-        "secrets: a long password is cut in silence",
-        "magos/cli",
-        "if len(raw) > _MOST_BYTES or",
-        "raw = raw[:_MOST_BYTES]\n    if",
-        ("tests/unit/cli/test_administration.py",),
     ),
     Mutation(
         "resources: a volume of a runner pod may fill the node",
@@ -2121,6 +1871,8 @@ MUTATIONS = (
         "            await session.execute(_REVIVE, uids)\n",
         "",
         ("tests/e2e/history/test_history_retention.py",),
+    ),
+    Mutation(
         "logs: a line that is read again is taken for a new one",
         "magos/joblog",
         "return self._recognised or at > self._newest",
@@ -2231,6 +1983,8 @@ MUTATIONS = (
         're.sub(r"[^A-Za-z0-9.]", "", str(code))[:60]',
         "str(code)",
         ("tests/unit/history/test_s3trouble.py",),
+    ),
+    Mutation(
         "server: a route does not ask who calls",
         "magos/server",
         "        if not operation.open:\n            known",
@@ -2397,6 +2151,259 @@ MUTATIONS = (
         '    if text == "*":',
         '    if text == "*":\n        return text\n    if False:',
         (_API + "test_settings.py",),
+    ),
+    Mutation(
+        "login: cookies of one person are sent for the next",
+        "magos/server/auth",
+        "return CookieJar(policy=DefaultCookiePolicy(allowed_domains=()))",
+        "return CookieJar()",
+        _LOGIN,
+    ),
+    Mutation(
+        "access: a failed review grants",
+        "magos/server/auth",
+        "return answer.status.allowed and not answer.status.denied",
+        "return True",
+        _LOGIN,
+    ),
+    Mutation(
+        "access: accounts of other namespaces count everywhere",
+        "magos/server/auth",
+        "places = dict.fromkeys((*self._everywhere, namespace) if namespace else self._everywhere)",
+        "places = dict.fromkeys(self._by_namespace)",
+        _LOGIN,
+    ),
+    Mutation(
+        "access: a decision is kept for ever",
+        "magos/server/auth",
+        "self._clock.monotonic() - asked < KEPT:",
+        "self._clock.monotonic() >= asked:",
+        _LOGIN,
+    ),
+    Mutation(
+        "mappings: one claim is enough",
+        "magos/server/auth",
+        "return bool(mapping) and all(not values",
+        "return bool(mapping) and any(not values",
+        _LOGIN,
+    ),
+    Mutation(
+        "mappings: an empty mapping matches everybody",
+        "magos/server/auth",
+        "return bool(mapping) and all(",
+        "return all(",
+        _LOGIN,
+    ),
+    Mutation(
+        "tokens: the audience is not looked at",
+        "magos/server/auth",
+        "not any(each in clients for each in audiences if isinstance(each, str))",
+        "not audiences",
+        _LOGIN,
+    ),
+    Mutation(
+        "tokens: expiry is not looked at",
+        "magos/server/auth",
+        "if expiry is None or expiry <= moment:",
+        "if expiry is None:",
+        _LOGIN,
+    ),
+    Mutation(
+        "tokens: the nonce is not looked at",
+        "magos/server/auth",
+        "if nonce is not None and not hmac",
+        "if nonce is None and not hmac",
+        _LOGIN,
+    ),
+    Mutation(
+        "tokens: a disabled admin stays in",
+        "magos/server/auth",
+        """        if not self._settings.enabled:
+            raise Unverified("the admin account is disabled")""",
+        """        if not self._settings.signing_key:
+            raise Unverified("the admin account is disabled")""",
+        _LOGIN,
+    ),
+    Mutation(
+        "sessions: a disabled admin stays in",
+        "magos/server/auth",
+        "            if not self._settings.admin.enabled:",
+        "            if not self._settings.admin.signing_key:",
+        _LOGIN,
+    ),
+    Mutation(
+        "csrf: any origin changes something",
+        "magos/server/auth",
+        "if len(origins) != 1 or origin_of(origins[0]) != self._origin:",
+        "if len(origins) != 1:",
+        _LOGIN,
+    ),
+    Mutation(
+        "csrf: the token of another session counts",
+        "magos/server/auth",
+        "if not same or not self._sessions.csrf_matches(session.id, given):",
+        "if not same:",
+        _LOGIN,
+    ),
+    Mutation(
+        "login: a state of nobody's browser counts",
+        "magos/server/auth",
+        'if not hmac.compare_digest(kept["state"].encode(), state.encode()) or kept',
+        "if kept",
+        _LOGIN,
+    ),
+    Mutation(
+        "login: it leads to any host",
+        "magos/server/auth",
+        'if not text.startswith("/") or text.startswith("//") or len(text) > _LONGEST:',
+        "if len(text) > _LONGEST:",
+        _LOGIN,
+    ),
+    Mutation(
+        "login: a fifth failure starts no pause",
+        "magos/server/auth",
+        "if record.level or len(record.tried) >= FAILURES:",
+        "if record.level:",
+        _LOGIN,
+    ),
+    Mutation(
+        "login: anybody says who the client is",
+        "magos/server/auth",
+        "while forwarded and _is_trusted(address, trusted):",
+        "while forwarded:",
+        _LOGIN,
+    ),
+    Mutation(
+        "explain: a command holds what a status says, unquoted",
+        "magos/explain",
+        "return shlex.join(words)",
+        'return " ".join(words)',
+        (_EXPLAIN,),
+    ),
+    Mutation(
+        "explain: trouble of the API server hides an approval",
+        "magos/explain",
+        "worse=frozenset({Attention.RUNNING, Attention.WAITING, Attention.SETTLED}),",
+        "worse=frozenset(Attention),",
+        (_EXPLAIN,),
+    ),
+    Mutation(
+        "actions: to discard asks for a run where no plan waits",
+        "magos",
+        """        raise _not_gated(workspace, "there is nothing to discard")
+""",
+        "        pass\n",
+        ("tests/unit/test_actions.py",),
+    ),
+    Mutation(
+        "command line: what a person has read may have changed",
+        "magos/cli",
+        "if _judged(each) != _judged(shown):",
+        "if _judged(each) is None:",
+        (_ASKING,),
+    ),
+    Mutation(
+        "command line: a plain yes acknowledges violations",
+        "magos/cli",
+        "allowed = (waiting.run_id,) if warned else",
+        "allowed = (waiting.run_id, 'y') if warned else",
+        (_ASKING,),
+    ),
+    Mutation(
+        "command line: the end of an earlier spec ends a wait for a Rollout",
+        "magos/cli",
+        "seen = each.status.observed_generation == each.metadata.generation",
+        "seen = True",
+        ("tests/unit/cli/test_promotion.py",),
+    ),
+    Mutation(
+        "command line: objects are printed as far as this version knows them",
+        "magos/cli",
+        "kind = raw(selected.kind) if exact else selected.kind",
+        "kind = selected.kind",
+        ("tests/unit/cli/test_get.py",),
+    ),
+    Mutation(
+        "command line: a Project that may not be read is missing",
+        "magos/cli",
+        "return Project(metadata=ObjectMeta(name=name, namespace=namespace))",
+        "return None",
+        ("tests/unit/cli/test_explaining.py",),
+    ),
+    Mutation(
+        "login: a token goes to whoever has the file of a server",
+        "magos/cli",
+        'return login.token if login.server == server else ""',
+        "return login.token",
+        (_CLI_LOGIN,),
+    ),
+    Mutation(
+        "login: any redirect brings the code",
+        "magos/cli",
+        "if parts.path != self.path or not hmac.compare_digest(state.encode(), self._state.encode()):",
+        "if parts.path != self.path:",
+        (_CLI_LOGIN,),
+    ),
+    Mutation(
+        "login: an identity provider speaks for another",
+        "magos/cli",
+        'if found.issuer.rstrip("/") != issuer.rstrip("/"):',
+        "if not found.issuer:",
+        (_CLI_LOGIN,),
+    ),
+    Mutation(
+        "login: a redirect of the server is followed",
+        "magos/cli",
+        "            trust_env=False,\n            transport=transport,",
+        "            trust_env=False,\n            follow_redirects=True,\n            transport=transport,",
+        ("tests/unit/cli/test_api.py",),
+    ),
+    Mutation(
+        "secrets: a long password is cut in silence",
+        "magos/cli",
+        "if len(raw) > _MOST_BYTES or",
+        "raw = raw[:_MOST_BYTES]\n    if",
+        ("tests/unit/cli/test_administration.py",),
+    ),
+    Mutation(
+        "pages: the dialog approves whatever run waits",
+        "magos/server/pages",
+        'run_id = form.get("run_id", [""])[0]',
+        "run_id = (await visit.found(WORKSPACES, visit.context.cluster.workspaces)).status.current_run_id",
+        _PAGES,
+    ),
+    Mutation(
+        "pages: violations are taken as acknowledged",
+        "magos/server/pages",
+        'acknowledged = shown <= set(form.get("acknowledge", []))',
+        "acknowledged = bool(shown)",
+        _PAGES,
+    ),
+    Mutation(
+        "pages: lists show what may not be listed",
+        "magos/server/pages",
+        "return tuple(each for each in items if each.metadata.namespace in visible)",
+        "return items",
+        _PAGES,
+    ),
+    Mutation(
+        "pages: an object is shown to whoever knows its name",
+        "magos/server/pages",
+        """        await self.context.access.require(self.caller, right)
+        item =""",
+        """        item =""",
+        _PAGES,
+    ),
+    Mutation(
+        "pages: a dialog opens where its button is closed",
+        "magos/ui",
+        "return choices.dialog == dialog and not next(each.refused for each in actions if each.key == key)",
+        "return choices.dialog == dialog",
+        _PAGES,
+    ),
+    Mutation("ui: texts are not escaped", "magos/ui", "autoescape=True", "autoescape=False", _UI),
+    Mutation("ui: lines of logs are not escaped", "magos/ui", "shown = escape(", "shown = Markup(", _UI),
+    Mutation(
         "history: a run ends without its record",
         "magos/reconcilers/workspace/handlers",
         "return recorded(seen, move, Ending(result=result_of(phase, reason), reason=str(reason), message=message))",
