@@ -1966,8 +1966,8 @@ MUTATIONS = (
     Mutation(
         "logs: a key shows where the settings of the bucket are printed",
         "magos/history",
-        "def __repr__(self)",
-        "def _other(self)",
+        'def __repr__(self) -> str:\n        """Tell where, without a key',
+        'def _other(self) -> str:\n        """Tell where, without a key',
         ("tests/unit/history/test_s3settings.py",),
     ),
     Mutation(
