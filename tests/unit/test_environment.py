@@ -6,6 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 READERS = {
     "magos/apps/controllers.py",
+    "magos/apps/server.py",
     "magos/cli/main.py",
     "magos/git/gitprograms.py",  # git starts it as a program of its own, and tells it what to do by variables
     "magos/runner/config.py",
