@@ -1,7 +1,7 @@
 """What stands between browsers, Magos and Dex; and bounded requests to a provider (spec §9.2)."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import httpx
 import pytest
@@ -19,13 +19,25 @@ DEX = "http://dex.magos:5556/dex"
 Answer = Callable[[httpx.Request], httpx.Response]
 
 
+class _Body(httpx.AsyncByteStream):
+    """A body that comes from the network and not out of memory."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self._content
+
+
 def through(answer: Answer, path: str, **options: object) -> tuple[httpx.Response, list[httpx.Request]]:
     """Ask for a path below /dex; return the answer and what Dex was asked."""
     seen: list[httpx.Request] = []
 
     def dex(asked: httpx.Request) -> httpx.Response:
         seen.append(asked)
-        return answer(asked)
+        made = answer(asked)
+        headers = made.headers.multi_items()
+        return httpx.Response(made.status_code, headers=headers, stream=_Body(made.content))
 
     async def main() -> httpx.Response:
         known = settings(MAGOS_DEX_URL=DEX)
