@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from magos.api.labels import JOB_SERVICE_ACCOUNT, RUNNER
+from magos.api.labels import JOB_SERVICE_ACCOUNT, RUNNER, SYSTEM_ROLE
 from magos.errors import MagosError
 from magos.local.controlplane.kubectl import Kubectl
 from tests.envtest.cluster import Cluster
@@ -65,6 +65,9 @@ def _each(verbs: str, *resources: str) -> list[str]:
 _READ = "get list watch"
 _WRITE = "create update patch delete deletecollection"
 _MAGOS = ("workspaces.magosproject.io", "projects.magosproject.io", "rollouts.magosproject.io")
+_KINDS = (*_MAGOS, "variablesets.magosproject.io")
+_OTHERS = ("secrets", "configmaps", "jobs.batch", "persistentvolumeclaims", "leases.coordination.k8s.io")
+_SYSTEM_ROLES = ("magos-admin", "magos-project-creator", "magos-user", "magos-viewer")
 
 ALLOWED: list[tuple[str, str, str]] = [
     *(
@@ -129,6 +132,37 @@ ALLOWED: list[tuple[str, str, str]] = [
         )
     ),
     ("magos-workspace", "update configmaps=magos-outbox-x", _SYSTEM),
+    *(
+        ("magos-api", request, "team-a")
+        for request in (
+            *_each(_READ, *_KINDS),
+            *_each("patch", "workspaces.magosproject.io"),
+            *_each("get list", "pods"),
+            *_each("get", "pods/log"),
+            *_each(_READ, "serviceaccounts", "namespaces"),
+            *_each("create", "tokenreviews.authentication.k8s.io", "subjectaccessreviews.authorization.k8s.io"),
+        )
+    ),
+    *(("magos-admin", request, "team-a") for request in _each(f"{_READ} {_WRITE}", *_KINDS)),
+    ("magos-admin", "patch workspaces.magosproject.io/status", "team-a"),
+    *(
+        ("magos-admin", request, "team-a")
+        for request in _each(
+            _READ,
+            "events",
+            "events.events.k8s.io",
+            "namespaces",
+            "serviceaccounts",
+            "roles.rbac.authorization.k8s.io",
+            "rolebindings.rbac.authorization.k8s.io",
+        )
+    ),
+    *(("magos-viewer", request, "team-a") for request in _each(_READ, *_KINDS, "namespaces", "events.events.k8s.io")),
+    *(("magos-user", request, "team-a") for request in _each(_READ, "projects.magosproject.io", "namespaces")),
+    *(
+        ("magos-project-creator", request, "team-a")
+        for request in _each(f"{_READ} create", "projects.magosproject.io") + _each(_READ, "namespaces")
+    ),
 ]
 
 DENIED: list[tuple[str, str, str]] = [
@@ -189,6 +223,43 @@ DENIED: list[tuple[str, str, str]] = [
     ("magos-workspace", "update leases.coordination.k8s.io=project-controller", _SYSTEM),
     ("magos-project", "update leases.coordination.k8s.io=workspace-controller", _SYSTEM),
     *(
+        ("magos-api", request, namespace)
+        for namespace in (_SYSTEM, "team-a")
+        for request in (
+            *_each("create update delete deletecollection", "workspaces.magosproject.io"),
+            *_each("patch update", "workspaces.magosproject.io/status"),
+            *_each(_WRITE, "projects.magosproject.io", "rollouts.magosproject.io", "variablesets.magosproject.io"),
+            *_each(f"{_READ} {_WRITE}", *_OTHERS, "roles.rbac.authorization.k8s.io"),
+            *_each(f"watch {_WRITE}", "pods"),
+            *_each(_WRITE, "serviceaccounts", "namespaces"),
+            *_each("create", "pods/exec", "serviceaccounts/token"),
+            *_each("impersonate", "users", "groups", "serviceaccounts"),
+            "assert principals.magosproject.io",
+        )
+    ),
+    *(
+        (role, request, namespace)
+        for role in _SYSTEM_ROLES
+        for namespace in (_SYSTEM, "team-a")
+        for request in (
+            *_each(f"{_READ} {_WRITE}", *_OTHERS, "pods"),
+            *_each(_WRITE, "serviceaccounts", "namespaces", "roles.rbac.authorization.k8s.io"),
+            *_each("create", "serviceaccounts/token"),
+            *_each("impersonate", "users", "serviceaccounts"),
+            "assert principals.magosproject.io",
+        )
+    ),
+    *(("magos-viewer", request, "team-a") for request in _each(_WRITE, *_KINDS)),
+    *(
+        (role, request, "team-a")
+        for role in ("magos-user", "magos-project-creator")
+        for request in (
+            *_each(f"{_READ} {_WRITE}", "workspaces.magosproject.io", "rollouts.magosproject.io"),
+            *_each("update patch delete", "projects.magosproject.io"),
+        )
+    ),
+    ("magos-user", "create projects.magosproject.io", "team-a"),
+    *(
         ("magos-job", request, namespace)
         for namespace in (_SYSTEM, "team-a")
         for request in _each(f"{_READ} {_WRITE}", *_MAGOS, "secrets", "configmaps", "pods", "jobs.batch")
@@ -202,7 +273,7 @@ def test_the_base_is_idempotent(deployed: Cluster) -> None:
     assert [line for line in again if not line.endswith(" unchanged")] == []
 
 
-def test_every_controller_has_what_its_duty_takes(deployed: Cluster) -> None:
+def test_every_account_has_what_its_duty_takes(deployed: Cluster) -> None:
     assert [case for case in ALLOWED if not _may(deployed, case[0], case[1], case[2])] == []
 
 
@@ -219,7 +290,7 @@ def test_kubectl_says_the_same_about_the_project_controller(deployed: Cluster) -
     assert answers == {"patch workspaces.magosproject.io": "yes", "create jobs.batch": "no", "get secrets": "no"}
 
 
-def test_the_controllers_pods_are_admitted_under_restricted(deployed: Cluster) -> None:
+def test_all_pods_are_admitted_under_restricted(deployed: Cluster) -> None:
     deployments = [item for item in _built(deployed.kubectl, _BASE) if item["kind"] == "Deployment"]
     assert {item["metadata"]["name"] for item in deployments} == {
         "magos-workspace",
@@ -227,6 +298,7 @@ def test_the_controllers_pods_are_admitted_under_restricted(deployed: Cluster) -
         "magos-rollout",
         "magos-variableset",
         "magos-refwatcher",
+        "magos-api",
     }
     for item in deployments:
         template = item["spec"]["template"]
@@ -248,6 +320,41 @@ def test_an_unrestricted_pod_is_not_admitted_beside_them(deployed: Cluster) -> N
     }
     with pytest.raises(MagosError, match="restricted"):
         deployed.request("POST", f"/api/v1/namespaces/{_SYSTEM}/pods?dryRun=All", pod)
+
+
+def test_the_apis_service_leads_to_its_pods(kubectl: Kubectl) -> None:
+    items = {(item["kind"], item["metadata"]["name"]): item for item in _built(kubectl, _BASE)}
+    service, deployment = items["Service", "magos-api"], items["Deployment", "magos-api"]
+    template = deployment["spec"]["template"]
+    assert service["spec"]["selector"].items() <= template["metadata"]["labels"].items()
+    [port] = service["spec"]["ports"]
+    ports = {each["name"]: each["containerPort"] for each in template["spec"]["containers"][0]["ports"]}
+    assert (port["port"], ports[port["targetPort"]]) == (80, 8080)
+
+
+def test_the_api_and_the_workspace_controller_take_history_from_the_same_secret(kubectl: Kubectl) -> None:
+    deployments = {item["metadata"]["name"]: item for item in _built(kubectl, _BASE) if item["kind"] == "Deployment"}
+    taken = {
+        name: item["spec"]["template"]["spec"]["containers"][0].get("envFrom") for name, item in deployments.items()
+    }
+    history = [{"secretRef": {"name": "magos-history", "optional": True}}]
+    assert {name: value for name, value in taken.items() if value} == {
+        "magos-api": history,
+        "magos-workspace": history,
+    }
+
+
+def test_the_accounts_that_people_act_as_are_labelled_and_run_nothing(kubectl: Kubectl) -> None:
+    items = _built(kubectl, _BASE)
+    accounts = {
+        item["metadata"]["name"]: item.get("automountServiceAccountToken")
+        for item in items
+        if item["kind"] == "ServiceAccount" and item["metadata"]["labels"].get(SYSTEM_ROLE) == "true"
+    }
+    assert accounts == dict.fromkeys(_SYSTEM_ROLES, False)
+    used = {i["spec"]["template"]["spec"]["serviceAccountName"] for i in items if i["kind"] == "Deployment"}
+    assert used.isdisjoint(accounts)
+    assert not any("magosproject.io/claim" in key for i in items for key in i["metadata"].get("annotations", {}))
 
 
 def test_an_image_tag_reaches_the_runner_image_too(kubectl: Kubectl) -> None:
