@@ -16,6 +16,7 @@ from tests.envtest.cluster import Cluster
 _ROOT = Path(__file__).parents[2]
 _BASE = _ROOT / "deploy" / "kustomize" / "base"
 _TENANT = _ROOT / "deploy" / "kustomize" / "components" / "tenant"
+_OVERLAYS = _ROOT / "deploy" / "kustomize" / "overlays"
 _SAMPLES = _ROOT / "samples"
 _SYSTEM = "magos-system"
 
@@ -143,6 +144,7 @@ ALLOWED: list[tuple[str, str, str]] = [
             *_each("create", "tokenreviews.authentication.k8s.io", "subjectaccessreviews.authorization.k8s.io"),
         )
     ),
+    ("magos-bootstrap", "create secrets", _SYSTEM),
     *(("magos-admin", request, "team-a") for request in _each(f"{_READ} {_WRITE}", *_KINDS)),
     ("magos-admin", "patch workspaces.magosproject.io/status", "team-a"),
     *(
@@ -222,6 +224,8 @@ DENIED: list[tuple[str, str, str]] = [
     ("magos-rollout", "update leases.coordination.k8s.io=project-controller", _SYSTEM),
     ("magos-workspace", "update leases.coordination.k8s.io=project-controller", _SYSTEM),
     ("magos-project", "update leases.coordination.k8s.io=workspace-controller", _SYSTEM),
+    *(("magos-bootstrap", f"{verb} secrets", _SYSTEM) for verb in f"{_READ} update patch delete".split()),
+    ("magos-bootstrap", "create secrets", "team-a"),
     *(
         ("magos-api", request, namespace)
         for namespace in (_SYSTEM, "team-a")
@@ -291,24 +295,53 @@ def test_kubectl_says_the_same_about_the_project_controller(deployed: Cluster) -
 
 
 def test_all_pods_are_admitted_under_restricted(deployed: Cluster) -> None:
-    deployments = [item for item in _built(deployed.kubectl, _BASE) if item["kind"] == "Deployment"]
-    assert {item["metadata"]["name"] for item in deployments} == {
+    items = _built(deployed.kubectl, _OVERLAYS / "demo")
+    templates = {
+        item["metadata"]["name"]: item["spec"]["template"] for item in items if "template" in item.get("spec", {})
+    }
+    assert set(templates) == {
         "magos-workspace",
         "magos-project",
         "magos-rollout",
         "magos-variableset",
         "magos-refwatcher",
         "magos-api",
+        "magos-bootstrap",
+        "magos-postgres",
+        "magos-rustfs",
     }
-    for item in deployments:
-        template = item["spec"]["template"]
-        pod = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": item["metadata"]["name"], "labels": template["metadata"]["labels"]},
-            "spec": template["spec"],
-        }
+    for name, template in templates.items():
+        # A claim of a StatefulSet's template becomes a volume of the pod.
+        volumes = [*template["spec"]["volumes"], {"name": "data", "emptyDir": {}}]
+        # The namespace may have no account "default" yet.
+        spec = {"serviceAccountName": JOB_SERVICE_ACCOUNT, **template["spec"], "volumes": volumes}
+        metadata = {"name": name, "labels": template["metadata"]["labels"]}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
         deployed.request("POST", f"/api/v1/namespaces/{_SYSTEM}/pods?dryRun=All", pod)
+
+
+@pytest.mark.parametrize("name", ["demo", "production"])
+def test_the_overlays_apply_on_an_empty_cluster_and_over_the_base(deployed: Cluster, name: str) -> None:
+    told = deployed.kubectl.run("apply", "--dry-run=server", f"--kustomize={_OVERLAYS / name}").splitlines()
+    assert all(line.endswith("(server dry run)") for line in told)
+
+
+def test_the_stores_of_the_demo_are_those_that_both_programs_use(kubectl: Kubectl) -> None:
+    items = {(item["kind"], item["metadata"]["name"]): item for item in _built(kubectl, _OVERLAYS / "demo")}
+    for name in ("magos-workspace", "magos-api"):
+        [container] = items["Deployment", name]["spec"]["template"]["spec"]["containers"]
+        given = {entry["name"]: entry for entry in container["env"]}
+        assert ("Service", given["MAGOS_POSTGRES_HOST"]["value"]) in items
+        host, port = given["MAGOS_LOGS_S3_ENDPOINT"]["value"].removeprefix("http://").split(":")
+        assert int(port) in {each["port"] for each in items["Service", host]["spec"]["ports"]}
+        for variable, key in (
+            ("MAGOS_POSTGRES_PASSWORD", "password"),
+            ("MAGOS_LOGS_S3_SECRET_ACCESS_KEY", "secretKey"),
+        ):
+            assert given[variable]["valueFrom"]["secretKeyRef"]["key"] == key
+    for name in ("magos-project", "magos-rollout", "magos-variableset", "magos-refwatcher"):
+        [container] = items["Deployment", name]["spec"]["template"]["spec"]["containers"]
+        assert not any(entry["name"].startswith(("MAGOS_POSTGRES", "MAGOS_LOGS")) for entry in container["env"])
 
 
 def test_an_unrestricted_pod_is_not_admitted_beside_them(deployed: Cluster) -> None:
