@@ -41,7 +41,12 @@ Everything keeps running until you press Ctrl-C. To look around, run in another 
   kubectl get ws,mro -n {DEMO_NAMESPACE}
   kubectl logs -n {DEMO_NAMESPACE} -l magosproject.io/workspace={{project}}-dev -c terraform
   magos tree {{project}} -n {DEMO_NAMESPACE}
-The controllers write their logs to {{folder}}/logs."""
+The programs of Magos write their logs to {{folder}}/logs."""
+_WEB_UI = """
+The web UI: {url}
+  log in as admin with the password {password}"""
+_UI_SECONDS = 30.0
+"""The API server was started before the walk; the rest of its start on a busy machine."""
 
 
 class DemoSettings(Struct, frozen=True, kw_only=True):
@@ -85,7 +90,7 @@ def run_demo(settings: DemoSettings) -> int:
     folder = Path(tempfile.mkdtemp(prefix="magos-demo-"))
 
     async def walk() -> int:
-        async with machine(assets, folder, environ=settings.environ, progress=progress) as here:
+        async with machine(assets, folder, environ=settings.environ, progress=progress, extras=True) as here:
             return await _watched(here, ProgressView(progress, view_began), stay=settings.stay)
 
     try:
@@ -131,6 +136,7 @@ async def _watched(here: Machine, view: ProgressView, *, stay: bool) -> int:
         project, well = await _walk(here, view)
         await _show_result(here, project, view)
         if stay:
+            await _show_web_ui(here)
             echo(_NEXT_STEPS.format(kubeconfig=here.plane.admin_kubeconfig, project=project, folder=here.folder))
             await anyio.sleep_forever()
         echo("\nThe demo ends here and removes everything it made; without --exit it keeps running.")
@@ -192,3 +198,13 @@ async def _show_result(here: Machine, project: str, view: ProgressView) -> None:
     for workspace in members:
         state = await here.find_state(DEMO_NAMESPACE, workspace.metadata.name)
         echo(f"   Terraform state of {workspace.metadata.name}: {state or 'none was written'}")
+
+
+async def _show_web_ui(here: Machine) -> None:
+    if here.extras is None:
+        return
+    api = here.extras.api
+    if await api.wait_until_ready(_UI_SECONDS):
+        echo(_WEB_UI.format(url=api.url, password=api.password))
+    else:
+        echo(f"\nThe web UI does not answer at {api.url}; the cause stands in {api.process.spec.log_file}")

@@ -1,12 +1,11 @@
 """The one-machine mode: a cluster, a Git host and a release server on loopback.
 
 ``machine(...)`` runs all of it for the length of a block: control plane, CRDs and RBAC, Git server with the sample
-repository, release mirror, pod runner, and every controller as a supervised process with its own ServiceAccount. When
-the block is left, all of it has ended.
+repository, release mirror, pod runner, and every controller as a supervised process with its own ServiceAccount; if
+asked for, also the API server with PostgreSQL and an S3 server. When the block is left, all of it has ended.
 """
 
 import compileall
-import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
@@ -24,24 +23,20 @@ from magos.api.labels import JOB_SERVICE_ACCOUNT, RUNNER
 from magos.local.controlplane.installation import APPLY, install, installation
 from magos.local.controlplane.kubectl import Kubectl, KubectlFailed, find_kubectl
 from magos.local.controlplane.plane import ControlPlane
+from magos.local.deployment import CONTROLLERS, ApiServer, api_server, controller
 from magos.local.node.podrunner import PodRunner
 from magos.local.node.volumes import claim_folder
-from magos.local.ports import free_ports
-from magos.local.processes import ProcessSpec
 from magos.local.programs.assets import MachineAssets
 from magos.local.programs.progress import Progress
 from magos.local.programs.recipes import TOFU_VERSION
 from magos.local.servers.gitserver import GitServer, git_server
 from magos.local.servers.mirror import ReleaseMirror, release_mirror
 from magos.local.servers.samplerepo import SampleRepository
+from magos.local.stores import Stores
 from magos.local.supervisor import Supervised
 from magos.runtime.client.client import ApiClient
 from magos.runtime.client.config import load_config
 from magos.runtime.client.http import connect
-
-SYSTEM_NAMESPACE = "magos-system"
-CONTROLLERS = ("workspace", "project", "rollout", "variableset", "refwatcher")
-"""All controllers; each is a program ``magos-<name>-controller`` with the ServiceAccount ``magos-<name>``."""
 
 POLL_INTERVAL = "1s"
 """Polling a repository on loopback costs next to nothing, and users see a commit noticed at once."""
@@ -57,6 +52,13 @@ _POD_CONFIG = {
 }
 
 
+class Extras(Struct, frozen=True, kw_only=True):
+    """What people look at and what it reads: the API server with its web UI, a database and a bucket."""
+
+    api: ApiServer
+    stores: Stores
+
+
 class Machine(Struct, frozen=True, kw_only=True):
     """A running one-machine mode, made by :func:`machine`."""
 
@@ -69,6 +71,7 @@ class Machine(Struct, frozen=True, kw_only=True):
     mirror: ReleaseMirror
     pods: PodRunner
     controllers: Mapping[str, Supervised]
+    extras: Extras | None
 
     @property
     def repo_url(self) -> str:
@@ -144,33 +147,11 @@ def _controller_settings(folder: Path, mirror: ReleaseMirror) -> dict[str, str]:
     pod_config = folder / "pod-config.yaml"
     pod_config.write_text(yaml.safe_dump(_POD_CONFIG))
     return {
-        "POD_NAMESPACE": SYSTEM_NAMESPACE,
         "MAGOS_JOB_IMAGE": "magos-job:local",
         "MAGOS_JOB_POD_CONFIG": str(pod_config),
         "MAGOS_OPENTOFU_MIRROR": mirror.url,
         "MAGOS_RELEASE_KEYS": _KEYS_FOLDER,
     }
-
-
-async def _controller(
-    name: str, plane: ControlPlane, folder: Path, environ: Mapping[str, str], poll_interval: str
-) -> Supervised:
-    account = f"magos-{name}"
-    path = folder / f"{account}.kubeconfig"
-    kubeconfig = await plane.service_account_kubeconfig(SYSTEM_NAMESPACE, account, path)
-    [health_port] = free_ports(1)
-    program = f"{account}-controller"
-    options = ["--leader-elect", f"--health-probe-bind-address=127.0.0.1:{health_port}"]
-    if name == "refwatcher":
-        options.append(f"--default-poll-interval={poll_interval}")
-    return Supervised(
-        ProcessSpec(
-            name=program,
-            argv=[str(Path(sys.executable).parent / program), *options],
-            log_file=folder / "logs" / f"{program}.log",
-            env={**environ, "KUBECONFIG": str(kubeconfig)},
-        )
-    )
 
 
 @asynccontextmanager
@@ -192,11 +173,13 @@ async def machine(
     environ: Mapping[str, str],
     progress: Progress,
     poll_interval: str = POLL_INTERVAL,
+    extras: bool = False,
 ) -> AsyncIterator[Machine]:
     """Run everything below ``folder`` for the length of the block.
 
     The controllers' processes get ``environ`` besides their settings. RefWatcher polls every ``poll_interval`` for
-    Workspaces that set no interval.
+    Workspaces that set no interval. With ``extras`` API server, database and bucket run too; the block does not wait
+    until they are ready.
     """
     async with AsyncExitStack() as stack:
         plane = ControlPlane(assets.control_plane, folder / "control-plane")
@@ -218,9 +201,17 @@ async def machine(
         await tasks.start(pods.run)
         progress.say("starting the controllers, each in a process of its own with its own ServiceAccount")
         shared = {**environ, **_controller_settings(folder, mirror)}
-        controllers = {name: await _controller(name, plane, folder, shared, poll_interval) for name in CONTROLLERS}
-        for controller in controllers.values():
-            await tasks.start(controller.run)
+        stores = Stores(folder / "stores") if extras else None
+        if stores is not None:
+            shared |= stores.environment()
+        controllers = {name: await controller(name, plane, folder, shared, poll_interval) for name in CONTROLLERS}
+        for each in controllers.values():
+            await tasks.start(each.run)
+        beside = None
+        if stores is not None:
+            tasks.start_soon(stores.run, progress)
+            beside = Extras(api=await api_server(plane, folder, shared), stores=stores)
+            await tasks.start(beside.api.process.run)
         tasks.start_soon(plane.watch_processes)
         yield Machine(
             folder=folder,
@@ -232,6 +223,7 @@ async def machine(
             mirror=mirror,
             pods=pods,
             controllers=controllers,
+            extras=beside,
         )
 
 

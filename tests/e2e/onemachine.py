@@ -178,15 +178,18 @@ class OneMachine:
 
 
 @contextmanager
-def one_machine(folder: Path, settings: Mapping[str, str], *, policies: bool = False) -> Iterator[OneMachine]:
+def one_machine(
+    folder: Path, settings: Mapping[str, str], *, policies: bool = False, extras: bool = False
+) -> Iterator[OneMachine]:
     """A fresh one-machine mode in ``folder``; ``settings`` go to the controllers' environment.
 
-    ``policies``: runner pods have the policy evaluator, which may have to be built first.
+    ``policies``: runner pods have the policy evaluator, which may have to be built first. ``extras``: API server,
+    database and bucket run too.
     """
     progress = LineProgress(sys.__stderr__ or sys.stderr)
     assets = machine_assets(asset_settings(), progress, policies=policies)
     environ = {key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ} | dict(settings)
     with start_blocking_portal("asyncio") as portal:
-        manager = machine(assets, folder, environ=environ, progress=progress, poll_interval=NEVER)
+        manager = machine(assets, folder, environ=environ, progress=progress, poll_interval=NEVER, extras=extras)
         with portal.wrap_async_context_manager(manager) as here:
             yield OneMachine(here, portal)

@@ -14,6 +14,8 @@ from tests.envtest.cluster import Cluster, eventually
 
 _FOLDER = Path(__file__).parents[2] / "deploy" / "kustomize"
 _POLICIES = "/apis/admissionregistration.k8s.io/v1"
+_RBAC_KINDS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding")
+_SYSTEM = "magos-system"
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 _ANN = json.dumps({"runID": "20260101T000000-00000000", "principal": "ann"})
 
@@ -110,6 +112,32 @@ def test_the_account_with_the_right_names_a_person_whom_others_can_only_take_awa
     _annotate(user, namespace, "note=untouched")
     assert _refusal(user, namespace, f"magosproject.io/approved-by={_ANN.replace('ann', 'ciso')}")
     _annotate(user, namespace, "magosproject.io/approved-by-")
+
+
+def _asserts(cluster: Cluster, account: str) -> bool:
+    attributes = {"verb": "assert", "group": "magosproject.io", "resource": "principals", "namespace": "team-a"}
+    spec = {"user": f"system:serviceaccount:{_SYSTEM}:{account}", "resourceAttributes": attributes}
+    answer = cluster.request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", {"spec": spec})
+    return bool(answer["status"]["allowed"])
+
+
+def test_the_component_lets_the_api_server_name_a_person_and_no_other_account(
+    guarded: Cluster, user: Kubectl, namespace: str, tmp_path: Path
+) -> None:
+    shipped = [each for each in _built(guarded.kubectl, tmp_path) if each["kind"] in {"Namespace", *_RBAC_KINDS}]
+    manifests = yaml.safe_dump_all(shipped)
+    assert user.run("get", "workspace", "ws", f"--namespace={namespace}")
+    guarded.kubectl.run("apply", "--filename=-", stdin=manifests)
+    try:
+        path = guarded.service_account_kubeconfig(_SYSTEM, "magos-api", tmp_path / "magos-api.kubeconfig")
+        api = Kubectl(find_kubectl(), path)
+        eventually(lambda: not _refusal(api, namespace, f"magosproject.io/requested-by={_ANN}"))
+        accounts = {each["metadata"]["name"] for each in shipped if each["kind"] == "ServiceAccount"}
+        assert {account for account in accounts if _asserts(guarded, account)} == {"magos-api"}
+    finally:
+        principals = [each for each in shipped if each["metadata"]["name"] == "magos-api-principals"]
+        guarded.kubectl.run("delete", "--filename=-", stdin=yaml.safe_dump_all(principals))
+    assert len(principals) == 2
 
 
 def test_a_workspace_cannot_be_created_with_somebodys_name(guarded: Cluster, user: Kubectl, namespace: str) -> None:

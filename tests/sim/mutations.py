@@ -1250,6 +1250,20 @@ MUTATIONS = (
         ("tests/unit/local/test_machine.py",),
     ),
     Mutation(
+        "one machine: a database that does not start ends the demo",
+        "magos/local",
+        "except (MagosError, OSError) as error:\n        progress.say(",
+        "except OSError as error:\n        progress.say(",
+        ("tests/unit/local/test_stores.py",),
+    ),
+    Mutation(
+        "one machine: the API server is open to the network",
+        "magos/local",
+        '[_API, "--address=127.0.0.1"]',
+        "[_API]",
+        ("tests/unit/local/test_deployment.py",),
+    ),
+    Mutation(
         "one machine: any client reads the logs of pods",
         "magos/local/controlplane",
         "context.verify_mode = ssl.CERT_REQUIRED",

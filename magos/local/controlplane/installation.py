@@ -1,4 +1,4 @@
-"""What an installation of Magos applies to a cluster, except the Deployments: the programs run beside the cluster.
+"""What an installation of Magos applies to a cluster, except what runs there: the programs run beside the cluster.
 
 The manifests are the folders at the top of a checkout; an installed package carries copies.
 """
@@ -14,6 +14,9 @@ from magos.local.controlplane.kubectl import Kubectl
 
 APPLY: Final = ("apply", "--server-side", "--validate=false", "-f", "-")
 """kubectl's arguments for our own manifests; fetching the schemas to validate them would take a second each time."""
+
+_PROGRAMS: Final = frozenset({"Deployment", "StatefulSet", "Job", "Service"})
+"""Kinds of the base that stand for a program or its address."""
 
 _POLICIES_CRD: Final = "kustomize/components/kyverno-crd/validatingpolicies.yaml"
 
@@ -33,7 +36,7 @@ def installation(kubectl: Kubectl) -> str:
     policies = (manifest_folder("deploy") / _POLICIES_CRD).read_text()
     base = kubectl.run("kustomize", str(manifest_folder("deploy") / "kustomize" / "base"))
     documents = [document for document in yaml.safe_load_all(base) if document]
-    rest = yaml.safe_dump_all([document for document in documents if document["kind"] != "Deployment"])
+    rest = yaml.safe_dump_all([document for document in documents if document["kind"] not in _PROGRAMS])
     return "\n---\n".join((crds, policies, rest))
 
 
