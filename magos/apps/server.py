@@ -6,21 +6,17 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import anyio
 import structlog
-from msgspec import Struct
-from starlette.requests import Request
-from starlette.routing import BaseRoute
 
 from magos.api.project import PROJECTS
 from magos.api.rollout import ROLLOUTS
 from magos.api.variableset import VARIABLESETS
 from magos.api.workspace import WORKSPACES
+from magos.apps.serverparts import Join, Parts, join
 from magos.errors import ConfigurationError, InvariantViolation
-from magos.history.archive import LogArchive
-from magos.history.store import HistoryReader
 from magos.runtime.cache.informer import Informer
 from magos.runtime.client.client import ApiClient
 from magos.runtime.client.config import ConnectionConfig, load_config
@@ -28,17 +24,12 @@ from magos.runtime.client.http import connect
 from magos.runtime.clock import Clock, SystemClock
 from magos.runtime.manager.logs import logging_to
 from magos.runtime.manager.settings import LOG_LEVELS, flag_parser
-from magos.server.access import Access, Grant, Right, Verb
 from magos.server.app import Rules, api_operations, application
-from magos.server.context import Authenticator, Cluster, Context
-from magos.server.identity import Caller
+from magos.server.context import Cluster, Context
 from magos.server.kinds import hubs_of
 from magos.server.listener import Listener
 from magos.server.probes import Readiness
-from magos.server.problems import Problem, unauthenticated
-from magos.server.refusals import Render
 from magos.server.settings import ServerSettings, load_server_settings
-from magos.server.table import Operation
 from magos.terminal import echo
 from magos.version import VERSION
 
@@ -47,27 +38,9 @@ PROGRAM = "magos-api"
 _log = structlog.get_logger(__name__)
 
 
-class Parts(Struct, frozen=True, kw_only=True):
-    """What is joined to the API: who calls and what they may, history, and routes of login and pages."""
-
-    access: Access
-    authenticator: Authenticator
-    history: HistoryReader | None = None
-    archive: LogArchive | None = None
-    operations: Sequence[Operation] = ()
-    routes: Callable[[Context], Sequence[BaseRoute]] = lambda _context: ()
-    render: Render | None = None
-    beside: Sequence[Callable[[], Awaitable[None]]] = ()
-    """What runs beside the server, for ever."""
-
-
-Join = Callable[[Mapping[str, str], ServerSettings, ApiClient, Clock], Parts]
-"""Makes the parts. Raises ``ConfigurationError``."""
-
-
 def main() -> None:
     """Run the API server; ends the process with its exit code."""
-    sys.exit(run_api(sys.argv[1:], dict(os.environ), closed))
+    sys.exit(run_api(sys.argv[1:], dict(os.environ), join))
 
 
 def run_api(arguments: Sequence[str], environ: Mapping[str, str], join: Join) -> int:
@@ -103,12 +76,17 @@ async def _main(
     transport = connect(connection, user_agent=f"magos/{VERSION} ({PROGRAM})", clock=clock, rng=rng)
     try:
         client = ApiClient(transport)
-        server = Server(client, clock, settings, join(settings, client, clock))
+        parts = join(settings, client, clock)
+        server = Server(client, clock, settings, parts)
         listener = Listener(server.app, address, settings.port, server.end_streams)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, listener.stop)
-        code = await _live(server, listener)
+        try:
+            code = await _live(server, listener)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await parts.close()
     finally:
         with anyio.CancelScope(shield=True):
             await transport.aclose()
@@ -178,29 +156,3 @@ async def _live(server: Server, listener: Listener) -> int:
         for error in died.exceptions:
             _log.error("task died, process ends", error=str(error), exc_info=error)
     return code
-
-
-class _Nobody:
-    """Knows nobody and allows nothing."""
-
-    async def caller(self, request: Request) -> Caller:
-        del request
-        raise unauthenticated()
-
-    async def require(self, caller: Caller, right: Right) -> Grant:
-        raise Problem(403, f"{caller.username} may not {right}")
-
-    async def allows(self, caller: Caller, right: Right) -> bool:
-        del caller, right
-        return False
-
-    async def visible(self, caller: Caller, verb: Verb, resource: str, namespaces: Iterable[str]) -> frozenset[str]:
-        del caller, verb, resource, namespaces
-        return frozenset()
-
-
-def closed(environ: Mapping[str, str], settings: ServerSettings, client: ApiClient, clock: Clock) -> Parts:
-    """Join nothing: without a login nobody gets in."""
-    del environ, settings, client, clock
-    nobody = _Nobody()
-    return Parts(access=nobody, authenticator=nobody)

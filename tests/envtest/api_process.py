@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 
 from starlette.requests import Request
 
-from magos.apps.server import Parts, run_api
+from magos.apps.server import run_api
+from magos.apps.serverparts import Parts
 from magos.runtime.client.client import ApiClient
 from magos.runtime.clock import Clock
 from magos.server.access import Grant, Right, Verb

@@ -14,7 +14,8 @@ from magos.api.project import PROJECTS
 from magos.api.rollout import ROLLOUTS
 from magos.api.variableset import VARIABLESETS
 from magos.api.workspace import WORKSPACES
-from magos.apps.server import Parts, Server
+from magos.apps.server import Server
+from magos.apps.serverparts import Parts
 from magos.history.archive import LogNotFound, StoredLog
 from magos.history.runs import Run, RunPage
 from magos.history.store import HistoryUnavailable

@@ -2,7 +2,8 @@
 
 import pytest
 
-from magos.apps.server import closed, run_api
+from magos.apps.server import run_api
+from magos.apps.serverparts import join
 from magos.errors import ConfigurationError
 from magos.server.settings import load_server_settings
 
@@ -48,9 +49,9 @@ def test_a_bad_value_is_one_line_that_names_its_variable(name: str, value: str) 
 
 
 def test_a_wrong_setting_or_flag_ends_with_exit_code_two_and_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_api([], {"PORT": "x"}, closed) == 2
-    assert run_api(["--log-level=loud"], {}, closed) == 2
-    assert run_api([], {"KUBECONFIG": "/nonexistent"}, closed) == 2
+    assert run_api([], {"PORT": "x"}, join) == 2
+    assert run_api(["--log-level=loud"], {}, join) == 2
+    assert run_api([], {"KUBECONFIG": "/nonexistent"}, join) == 2
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 3
     assert lines[0].startswith("PORT: 'x'")

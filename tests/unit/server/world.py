@@ -11,7 +11,8 @@ from starlette.requests import Request
 
 from magos.api.meta import Kind
 from magos.api.workspace import WORKSPACES
-from magos.apps.server import Parts, Server
+from magos.apps.server import Server
+from magos.apps.serverparts import Parts
 from magos.history.archive import LogArchive
 from magos.history.store import HistoryReader
 from magos.runtime.client.client import ApiClient
