@@ -34,6 +34,7 @@ from magos.api.variableset import VARIABLESETS, VariableSet
 from magos.api.workspace import WORKSPACES, Workspace, WorkspaceStatus
 from magos.apps.archiving import Informers, archiving
 from magos.apps.controllers import Build, run_program
+from magos.apps.stores import load_store_settings, stores_of
 from magos.reconcilers.archive.keeping import Standing
 from magos.reconcilers.effects import JobEvents, RepositorySecrets
 from magos.reconcilers.members import BY_PROJECT, by_project, project_index
@@ -62,8 +63,13 @@ def main() -> None:
 
 
 def _prepare(environ: Mapping[str, str]) -> Build:
-    settings = load_workspace_settings(environ)
-    return lambda assembly: workspace_controller(assembly, settings)
+    settings, kept = load_workspace_settings(environ), load_store_settings(environ)
+
+    def build(assembly: Assembly) -> Sequence[ControllerSpec]:
+        complete = replace(settings, keeping=kept.keeping(assembly.settings.namespace))
+        return workspace_controller(assembly, complete, stores=stores_of(kept, assembly.client))
+
+    return build
 
 
 def workspace_controller(
