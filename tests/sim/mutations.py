@@ -92,6 +92,13 @@ _ARCHIVE = ("tests/sim/test_archive.py::test_every_scene_leaves_complete_records
 _RECORDS = ("tests/unit/reconcilers/workspace/handlers/test_recording.py",)
 _RELEASES = ("tests/unit/reconcilers/archive/test_jobs.py",)
 _WAITS = ("tests/unit/reconcilers/workspace/test_waiting_for_the_archive.py",)
+_API_ACCESS = ("tests/unit/server/auth/test_access.py",)
+_BEARERS = ("tests/unit/server/auth/test_bearer_tokens.py",)
+_SESSIONS = ("tests/unit/server/auth/test_sessions.py",)
+_LOGINS = ("tests/unit/server/auth/test_login.py",)
+_ORIGINS = ("tests/unit/server/auth/test_origins.py",)
+_GUESSES = ("tests/unit/server/auth/test_ratelimit.py",)
+_DEX = ("tests/unit/server/auth/test_dex.py",)
 
 
 @dataclass(frozen=True)
@@ -106,6 +113,127 @@ class Mutation:
 
 
 MUTATIONS = (
+    Mutation(
+        "login: cookies of one person are sent for the next",
+        "magos/server/auth",
+        "return CookieJar(policy=DefaultCookiePolicy(allowed_domains=()))",
+        "return CookieJar()",
+        _DEX,
+    ),
+    Mutation(
+        "access: a failed review grants",
+        "magos/server/auth",
+        "return answer.status.allowed and not answer.status.denied",
+        "return True",
+        _API_ACCESS,
+    ),
+    Mutation(
+        "access: accounts of other namespaces count everywhere",
+        "magos/server/auth",
+        "places = dict.fromkeys((*self._everywhere, namespace) if namespace else self._everywhere)",
+        "places = dict.fromkeys(self._by_namespace)",
+        _API_ACCESS,
+    ),
+    Mutation(
+        "access: a decision is kept for ever",
+        "magos/server/auth",
+        "self._clock.monotonic() - asked < KEPT:",
+        "self._clock.monotonic() >= asked:",
+        _API_ACCESS,
+    ),
+    Mutation(
+        "mappings: one claim is enough",
+        "magos/server/auth",
+        "return bool(mapping) and all(not values",
+        "return bool(mapping) and any(not values",
+        _API_ACCESS,
+    ),
+    Mutation(
+        "mappings: an empty mapping matches everybody",
+        "magos/server/auth",
+        "return bool(mapping) and all(",
+        "return all(",
+        _API_ACCESS,
+    ),
+    Mutation(
+        "tokens: the audience is not looked at",
+        "magos/server/auth",
+        "not any(each in clients for each in audiences if isinstance(each, str))",
+        "not audiences",
+        _BEARERS,
+    ),
+    Mutation(
+        "tokens: expiry is not looked at",
+        "magos/server/auth",
+        "if expiry is None or expiry <= moment:",
+        "if expiry is None:",
+        _BEARERS,
+    ),
+    Mutation(
+        "tokens: the nonce is not looked at",
+        "magos/server/auth",
+        "if nonce is not None and not hmac",
+        "if nonce is None and not hmac",
+        _LOGINS,
+    ),
+    Mutation(
+        "tokens: a disabled admin stays in",
+        "magos/server/auth",
+        """        if not self._settings.enabled:
+            raise Unverified("the admin account is disabled")""",
+        """        if not self._settings.signing_key:
+            raise Unverified("the admin account is disabled")""",
+        _BEARERS,
+    ),
+    Mutation(
+        "sessions: a disabled admin stays in",
+        "magos/server/auth",
+        "            if not self._settings.admin.enabled:",
+        "            if not self._settings.admin.signing_key:",
+        _SESSIONS,
+    ),
+    Mutation(
+        "csrf: any origin changes something",
+        "magos/server/auth",
+        "if len(origins) != 1 or origin_of(origins[0]) != self._origin:",
+        "if len(origins) != 1:",
+        _SESSIONS,
+    ),
+    Mutation(
+        "csrf: the token of another session counts",
+        "magos/server/auth",
+        "if not same or not self._sessions.csrf_matches(session.id, given):",
+        "if not same:",
+        _SESSIONS,
+    ),
+    Mutation(
+        "login: a state of nobody's browser counts",
+        "magos/server/auth",
+        'if not hmac.compare_digest(kept["state"].encode(), state.encode()) or kept',
+        "if kept",
+        _LOGINS,
+    ),
+    Mutation(
+        "login: it leads to any host",
+        "magos/server/auth",
+        'if not text.startswith("/") or text.startswith("//") or len(text) > _LONGEST:',
+        "if len(text) > _LONGEST:",
+        _ORIGINS,
+    ),
+    Mutation(
+        "login: a fifth failure starts no pause",
+        "magos/server/auth",
+        "if record.level or len(record.tried) >= FAILURES:",
+        "if record.level:",
+        _GUESSES,
+    ),
+    Mutation(
+        "login: anybody says who the client is",
+        "magos/server/auth",
+        "while forwarded and _is_trusted(address, trusted):",
+        "while forwarded:",
+        _GUESSES,
+    ),
     Mutation(
         "at rest: a tick that passed is written by itself",
         "magos/reconcilers/workspace",
