@@ -1694,13 +1694,6 @@ MUTATIONS = (
         ("tests/unit/runner/test_journal.py",),
     ),
     Mutation(
-        "logs: a line that is read again is taken for a new one",
-        "magos/joblog",
-        "return self._recognised or at > self._newest",
-        "return True",
-        ("tests/unit/joblog",),
-    ),
-    Mutation(
         "logs: lines of one time are told apart by their number only as far as they are remembered",
         "magos/joblog",
         "self._skip = self._before",
