@@ -12,7 +12,7 @@ __all__ = ["measure"]
 
 def measure() -> dict[str, float]:
     """One story with a secret in every input; each trace is named on standard error."""
-    with tempfile.TemporaryDirectory() as folder, one_machine(Path(folder), {}) as here:
+    with tempfile.TemporaryDirectory() as folder, one_machine(Path(folder), {}, extras=True) as here:
         told = story(here)
     found = traces(told)
     for trace in found:

@@ -31,6 +31,7 @@ from tests.e2e.onemachine import OneMachine
 from tests.e2e.runner.hostile import push
 from tests.e2e.runner.pod import until
 from tests.e2e.runner.statebackend import StateServer, state_server
+from tests.e2e.surfaces import own_secrets, surfaces
 
 __all__ = ["Story", "Trace", "echoing_server", "forms", "story", "traces"]
 
@@ -217,15 +218,7 @@ def _extra_environment(here: OneMachine) -> Iterator[None]:
 def _watching_replica(here: OneMachine) -> Iterator[int]:
     """A second replica of the workspace controller that serves its metrics; yields their port."""
     [metrics, health] = free_ports(2)
-    environ = {
-        "PATH": "/usr/bin:/bin",
-        "KUBECONFIG": str(here.here.folder / "magos-workspace.kubeconfig"),
-        "POD_NAMESPACE": "magos-system",
-        "MAGOS_JOB_IMAGE": "magos-job:local",
-        "MAGOS_JOB_POD_CONFIG": str(here.here.folder / "pod-config.yaml"),
-        "MAGOS_OPENTOFU_MIRROR": here.here.mirror.url,
-        "MAGOS_RELEASE_KEYS": "/etc/magos/keys",
-    }
+    environ = here.here.controllers["workspace"].spec.env  # whichever of the two leads does the same
     flags = [f"--metrics-bind-address=127.0.0.1:{metrics}", "--metrics-secure=false", "--leader-elect"]
     program = str(Path(sys.executable).parent / "magos-workspace-controller")
     with (here.here.folder / "logs" / "canary-replica.log").open("wb") as log:
@@ -328,7 +321,10 @@ def echoing_server() -> Iterator[str]:
 
 
 def story(here: OneMachine) -> Story:
-    """Let Workspaces succeed and fail with secrets in every input; return what was put in and what can be read."""
+    """Let Workspaces succeed and fail with secrets in every input; return what was put in and what can be read.
+
+    ``here`` has API server, database and bucket.
+    """
     values = {name: _unique(name) for name in _PLAIN_INPUTS}
     values["member"] = _unique("member")
     values["dsn"] = " ".join(
@@ -357,10 +353,13 @@ def story(here: OneMachine) -> Story:
         login = base64.b64encode(f"magos:{values['backend']}".encode()).decode()
         assert all(state.logins == {f"Basic {login}"} for state in states.values()), "the backend was not logged in to"
         kept = here.here.kubectl.run("get", "secrets", "-n", namespace, "-o", "json").encode()
+        own = own_secrets(here)
         return Story(
-            secrets={**values, "ssh key": ssh.private_key, "url": _refused_url(here, namespace)},
-            places=_everything(here, metrics_port),
-            source=b"\n".join([kept, *(state.state or b"" for state in states.values())]),
+            secrets={**values, **own, "ssh key": ssh.private_key, "url": _refused_url(here, namespace)},
+            places={**surfaces(here, namespace), **_everything(here, metrics_port)},
+            source=b"\n".join(
+                [kept, *(state.state or b"" for state in states.values()), "\n".join(own.values()).encode()]
+            ),
         )
 
 

@@ -1,4 +1,4 @@
-"""One running one-machine mode for all end-to-end tests; each test works in a namespace of its own."""
+"""Two one-machine modes for all end-to-end tests, with and without API server; each test has its own namespace."""
 
 from collections.abc import Iterator
 
@@ -12,6 +12,13 @@ from tests.e2e.onemachine import OneMachine, one_machine
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OneMachine]:
     """Everything running; a pod that does not start is given up after a time that tests can wait for."""
     with one_machine(tmp_path_factory.mktemp("machine"), {"MAGOS_JOB_START_TIMEOUT": "30s"}) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def equipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OneMachine]:
+    """A machine of its own, with API server, database and bucket: only tests about them wait for it."""
+    with one_machine(tmp_path_factory.mktemp("equipped"), {}, extras=True) as running:
         yield running
 
 

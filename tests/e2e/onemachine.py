@@ -4,10 +4,10 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import yaml
@@ -27,6 +27,7 @@ from tests.envtest.cluster import asset_settings
 __all__ = ["OneMachine", "one_machine"]
 
 Document = dict[str, Any]
+_T = TypeVar("_T")
 
 NEVER = "87600h"
 """Tests that announce commits themselves must not be helped: only who says so by annotation is polled."""
@@ -98,6 +99,10 @@ class OneMachine:
     def call(self, method: str, path: str, body: object = None) -> Any:
         """An administrator's request to the API server; MagosError with the server's message if it is refused."""
         return self._portal.call(self.here.plane.request, method, path, body)
+
+    def do(self, work: Callable[..., Awaitable[_T]], *arguments: Any) -> _T:
+        """Await ``work(*arguments)`` in the machine's own loop and return its result."""
+        return self._portal.call(work, *arguments)
 
     def workspace(self, namespace: str, name: str) -> Workspace:
         """Return the Workspace as it is now."""
@@ -192,4 +197,7 @@ def one_machine(
     with start_blocking_portal("asyncio") as portal:
         manager = machine(assets, folder, environ=environ, progress=progress, poll_interval=NEVER, extras=extras)
         with portal.wrap_async_context_manager(manager) as here:
+            if here.extras is not None:
+                api = here.extras.api
+                assert portal.call(api.wait_until_ready, 60.0), f"no answer; see {api.process.spec.log_file}"
             yield OneMachine(here, portal)

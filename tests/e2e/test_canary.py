@@ -22,13 +22,21 @@ def test_each_line_of_a_text_is_looked_for() -> None:
     assert {b"the first line", b"the second line"} <= set(forms("the first line\nthe second line\n"))
 
 
-def test_secrets_that_go_in_anywhere_come_out_nowhere(here: OneMachine) -> None:
-    told = story(here)
+def test_secrets_that_go_in_anywhere_come_out_nowhere(equipped: OneMachine) -> None:
+    told = story(equipped)
     assert traces(told) == []
-    assert len(told.secrets) >= 13
+    assert len(told.secrets) >= 19
     source = {trace.secret for trace in traces(Story(secrets=told.secrets, places={"source": told.source}))}
     assert source == set(told.secrets) - {"url"}, "a secret did not go in, or the search does not find it"
     assert len(told.places["API server"]) > 100_000
     assert b"workspace_reconcile_total" in told.places["metrics"]
     logs = [content for place, content in told.places.items() if place.endswith("terraform.log")]
     assert any(b"***" in content for content in logs)
+    archived = {place: content for place, content in told.places.items() if place.startswith("archive: ")}
+    assert {"archive: fine plan", "archive: fine apply", "archive: failing plan"} <= set(archived)
+    assert any(b"***" in content for content in archived.values())
+    assert any(b"***" in content for place, content in told.places.items() if place.startswith("live log: "))
+    assert b"fine" in told.places["stream: workspaces"]
+    assert b"fine" in told.places["database: public.runs"]
+    pages = [place for place in told.places if place.startswith("page: /workspaces/")]
+    assert len(pages) >= 5, "no links lead to the pages of the Workspaces"
