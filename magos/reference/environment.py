@@ -21,12 +21,15 @@ from magos.reconcilers.workspace.inputs.policies import SelectedPolicies
 from magos.reconcilers.workspace.pod.environment import JobPlan, stage_environment
 from magos.reconcilers.workspace.pod.settings import WorkspaceSettings
 from magos.reference.asked import Asked
+from magos.reference.stores import MEANINGS as STORES
+from magos.reference.stores import store_variables
 
 _DEFAULTS = WorkspaceSettings(job_image="")
 _OF_ALL = frozenset({"POD_NAMESPACE"})
 """What ``magos/apps/controllers.py`` reads for every process, whatever else the process asks for."""
 _PROCESSES = ("workspace", "project", "rollout", "variableset", "refwatcher")
 _MEANINGS: Mapping[str, tuple[str, str]] = {
+    **STORES,
     "MAGOS_ALLOWED_GIT_SCHEMES": (
         "URL schemes that may be cloned from: a list of https, http, ssh, git, file.",
         ",".join(DEFAULT_SCHEMES),
@@ -104,7 +107,10 @@ def controller_variables() -> tuple[Variable, ...]:
     load_workspace_settings(workspace)
     allowed_schemes(refwatcher)
     peers(refwatcher)
-    asked: Mapping[str, AbstractSet[str]] = {"workspace": workspace.names, "refwatcher": refwatcher.names}
+    asked: Mapping[str, AbstractSet[str]] = {
+        "workspace": workspace.names | store_variables(),
+        "refwatcher": refwatcher.names,
+    }
     readers = {process: asked.get(process, frozenset()) | _OF_ALL for process in _PROCESSES}
     names = sorted(frozenset[str]().union(*readers.values()))
     if unknown := [name for name in names if name not in _MEANINGS]:
