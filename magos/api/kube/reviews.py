@@ -7,7 +7,7 @@ from msgspec import Struct, field
 from magos.api.meta import Kind, ObjectMeta
 
 
-class ReviewedUser(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+class ReviewedUser(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """A user as the API server knows it."""
 
     username: str = ""
@@ -16,7 +16,7 @@ class ReviewedUser(Struct, frozen=True, rename="camel", omit_defaults=True, kw_o
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-class TokenReviewSpec(Struct, frozen=True, rename="camel", kw_only=True):
+class TokenReviewSpec(Struct, frozen=True, gc=False, rename="camel", kw_only=True):
     """The token that is asked about."""
 
     token: str = ""
@@ -26,14 +26,14 @@ class TokenReviewSpec(Struct, frozen=True, rename="camel", kw_only=True):
         return "TokenReviewSpec(token=<hidden>)"
 
 
-class TokenReviewStatus(Struct, frozen=True, rename="camel", kw_only=True):
+class TokenReviewStatus(Struct, frozen=True, gc=False, rename="camel", kw_only=True):
     """The answer: ``user`` counts only where ``authenticated`` is true."""
 
     authenticated: bool = False
     user: ReviewedUser = ReviewedUser()
 
 
-class TokenReview(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+class TokenReview(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """``authentication.k8s.io/v1``: whose token is this? Nothing is stored."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -41,14 +41,14 @@ class TokenReview(Struct, frozen=True, rename="camel", omit_defaults=True, kw_on
     status: TokenReviewStatus = TokenReviewStatus()
 
 
-class NonResourceAttributes(Struct, frozen=True, rename="camel", kw_only=True):
+class NonResourceAttributes(Struct, frozen=True, gc=False, rename="camel", kw_only=True):
     """A URL of the API server, and what is done with it."""
 
     path: str
     verb: str
 
 
-class ResourceAttributes(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+class ResourceAttributes(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """A resource, and what is done with it. An empty ``namespace`` means all, an empty ``name`` any."""
 
     verb: str
@@ -59,7 +59,7 @@ class ResourceAttributes(Struct, frozen=True, rename="camel", omit_defaults=True
     name: str = ""
 
 
-class AccessReviewSpec(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+class AccessReviewSpec(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """Who wants to do what: one of the two attributes."""
 
     resource_attributes: ResourceAttributes | None = None
@@ -70,14 +70,14 @@ class AccessReviewSpec(Struct, frozen=True, rename="camel", omit_defaults=True, 
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-class AccessReviewStatus(Struct, frozen=True, rename="camel", kw_only=True):
+class AccessReviewStatus(Struct, frozen=True, gc=False, rename="camel", kw_only=True):
     """The answer. ``denied`` is a refusal that no other authoriser may overrule."""
 
     allowed: bool = False
     denied: bool = False
 
 
-class SubjectAccessReview(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+class SubjectAccessReview(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """``authorization.k8s.io/v1``: may this user do that? Nothing is stored."""
 
     metadata: ObjectMeta = ObjectMeta()

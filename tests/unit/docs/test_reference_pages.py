@@ -16,6 +16,7 @@ from magos.reference.flags import common_flags, refwatcher_flags
 from magos.reference.keys import annotation_keys, label_keys
 from magos.reference.metrics import exposed_metrics
 from magos.reference.pages import BEGIN, END, with_table
+from magos.reference.server import server_variables
 
 _ROOT = Path(__file__).parents[3]
 _BEHAVIOUR = _ROOT / "docs" / "behaviour"
@@ -67,6 +68,7 @@ def test_a_failure_without_explanation_is_named(monkeypatch: pytest.MonkeyPatch)
 METRICS = [metric.name for metric in exposed_metrics()]
 FLAGS = [flag.name for flag in (*common_flags(), *refwatcher_flags())]
 SETTINGS = [variable.name for variable in controller_variables() if not variable.handed_on]
+API_SETTINGS = [variable.name for variable in server_variables()]
 VARIABLES = [variable.name for variable in stage_variables()]
 KEYS = [row.key for row in (*annotation_keys(), *label_keys())]
 
@@ -80,16 +82,17 @@ def test_metrics_flags_variables_and_keys_are_found() -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "names"),
+    ("pages", "names"),
     [
-        ("observability.md", METRICS),
-        ("deployment.md", FLAGS),
-        ("deployment.md", SETTINGS),
-        ("contracts.md", VARIABLES),
-        ("contracts.md", KEYS),
+        (("observability.md",), METRICS),
+        (("deployment.md",), FLAGS),
+        (("deployment.md", "history.md"), SETTINGS),
+        (("history.md", "api-and-ui.md"), API_SETTINGS),
+        (("contracts.md",), VARIABLES),
+        (("contracts.md",), KEYS),
     ],
-    ids=["metrics", "flags", "settings", "variables", "keys"],
+    ids=["metrics", "flags", "settings", "settings of the API server", "variables", "keys"],
 )
-def test_the_specification_names_all_of_them(page: str, names: list[str]) -> None:
-    text = (_BEHAVIOUR / page).read_text("utf-8").replace("`mp/", "`magosproject.io/")
+def test_the_specification_names_all_of_them(pages: tuple[str, ...], names: list[str]) -> None:
+    text = "".join((_BEHAVIOUR / page).read_text("utf-8") for page in pages).replace("`mp/", "`magosproject.io/")
     assert [name for name in names if f"`{name}" not in text] == []

@@ -32,7 +32,6 @@ from tests.unit.server.auth.world import ENVIRON, HASH, settings
         ("MAGOS_GLOBAL_SERVICE_ACCOUNT_NAMESPACES", "a,B"),
         ("MAGOS_TRUSTED_PROXIES", "10.0.0.1/8"),
     ],
-    ids=str,  # the hash is another one in each process of the test run
 )
 def test_what_is_wrong_is_named_without_its_secret(name: str, value: str) -> None:
     with pytest.raises(ConfigurationError, match=name) as raised:
