@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from magos.adapters.workspacesources import by_workspace
 from magos.api.kube import JOBS, PERSISTENT_VOLUME_CLAIMS, PODS
 from magos.api.labels import FINALIZER, WORKSPACE
 from magos.api.meta import Kind, ObjectMeta
@@ -15,7 +16,6 @@ from magos.api.rollout import ROLLOUTS
 from magos.api.timestamps import format_time
 from magos.api.variableset import VARIABLESETS
 from magos.api.workspace import WORKSPACES, Workspace
-from magos.apps.workspace import _by_workspace
 from magos.reconcilers import project
 from magos.reconcilers.members import BY_PROJECT, by_project
 from magos.reconcilers.rollout import machine as rollout_machine
@@ -41,8 +41,8 @@ from tests.unit.reconcilers.model import NAMESPACE, SETTINGS, START, workspace_m
 KINDS: tuple[Kind[Any], ...] = (WORKSPACES, PROJECTS, ROLLOUTS, JOBS, PODS, PERSISTENT_VOLUME_CLAIMS, VARIABLESETS)
 INDICES: dict[str, dict[str, Any]] = {
     WORKSPACES.resource: {BY_PROJECT: by_project},
-    JOBS.resource: {BY_WORKSPACE: _by_workspace},
-    PODS.resource: {BY_WORKSPACE: _by_workspace},
+    JOBS.resource: {BY_WORKSPACE: by_workspace},
+    PODS.resource: {BY_WORKSPACE: by_workspace},
 }
 OLD = ObjectMeta(
     name="platform",
