@@ -202,7 +202,9 @@ def _delete(seen: Observation, project: Project) -> Decision:
     message = project.status.message if begun else _DELETION
     status = _status(seen, project, Phase.DELETING, Reason.DELETING, message)
     # The finalizer goes in a reconcile that judges the version which the status write makes.
-    if seen.rollout_live is None or seen.stale or status is not None:
+    if seen.stale and seen.rollout_live is not None and status is None:
+        return Decision(requeue_at=seen.now + _STALE_DELAY, outcome=Outcome.WAITING)  # no answer makes caches newer
+    if seen.rollout_live is None or status is not None:
         return Decision(status=status, queries=(_live_rollout(project),), outcome=Outcome.WAITING)
     granted = () if seen.managed else tuple(filter(carries_permission, seen.members))
     release = RemoveFinalizer(

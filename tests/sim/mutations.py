@@ -24,6 +24,7 @@ _TRANSITIONS = ("tests/unit/reconcilers/workspace/test_transitions.py",)
 _VARIABLES = ("tests/unit/reconcilers/workspace/test_workspace_variables.py",)
 _LATE_JOBS = ("tests/sim/test_late_jobs.py",)
 _REPETITION = ("tests/unit/reconcilers/workspace/handlers/test_repetition.py",)
+_QUESTIONS = ("tests/unit/reconcilers/workspace/test_questions.py",)
 _INTERRUPTIONS = ("tests/unit/reconcilers/workspace/evidence/test_interruptions.py",)
 _POLICIES = ("tests/unit/reconcilers/workspace/test_workspace_policies.py",)
 _EXCHANGE = "tests/e2e/hostile/test_plan_exchange.py::test_no_exchange_at_any_moment_makes_two_plans_of_one"
@@ -252,6 +253,48 @@ MUTATIONS = (
         "if not seen.has_run or done >= MOST_REPETITIONS:",
         "if not seen.has_run:",
         _REPETITION,
+    ),
+    Mutation(
+        "questions: an answer is lost to the next question",
+        "magos/reconcilers/workspace",
+        "queries=_with_what_is_known(seen, move.probes),",
+        "queries=move.probes,",
+        _QUESTIONS,
+    ),
+    Mutation(
+        "questions: a refusal is forgotten while caches lag",
+        "magos/reconcilers/workspace",
+        "if seen.stale and seen.denial is None:",
+        "if seen.stale:",
+        _QUESTIONS,
+    ),
+    Mutation(
+        "questions: a pass that is shown a refusal asks whether a cause holds",
+        "magos/reconcilers/workspace",
+        "return seen.refusal is not None and unconfirmed(seen, trigger)",
+        "return False",
+        _QUESTIONS,
+    ),
+    Mutation(
+        "questions: a result that cannot be saved is asked about instead of told",
+        "magos/reconcilers/workspace",
+        "if not told.probes:",
+        "if True:",
+        _QUESTIONS,
+    ),
+    Mutation(
+        "questions: a forced deletion waits for a parcel that is refused",
+        "magos/reconcilers/workspace",
+        "if not (seen.live or _judged_live(seen)):",
+        "if not seen.live:",
+        _QUESTIONS,
+    ),
+    Mutation(
+        "questions: a Project that is deleted asks on while caches lag",
+        "magos/reconcilers",
+        "if seen.stale and seen.rollout_live is not None and status is None:",
+        "if False:",
+        ("tests/unit/reconcilers/test_project.py",),
     ),
     Mutation(
         "interruptions: a repetition does not pause",

@@ -100,10 +100,27 @@ def conclude(seen: Observation, move: Move) -> Decision:
         status=patch,
         effects=move.effects,
         events=events,
-        queries=move.probes,
+        queries=_with_what_is_known(seen, move.probes),
         requeue_at=again,
         outcome=move.outcome,
     )
+
+
+def _with_what_is_known(seen: Observation, probes: tuple[Query, ...]) -> tuple[Query, ...]:
+    """Return the probes with those that this pass has answers to.
+
+    Answers live for one pass. Whoever asks for more on the strength of an answer needs both in the next pass: otherwise
+    that one would ask for the first anew, and two questions would take turns without end.
+    """
+    if not probes:
+        return ()
+    workspace, meta = seen.subject, seen.subject.metadata
+    known = (
+        *(live_probes(meta.namespace, meta.name) if seen.live else ()),
+        *(input_probes(workspace, seen.project) if seen.inputs_live else ()),
+        *(start_probes(workspace, seen.project) if seen.complete else ()),
+    )
+    return tuple(dict.fromkeys((*probes, *known)))
 
 
 def _check_transition(seen: Observation, after: Phase | None) -> None:

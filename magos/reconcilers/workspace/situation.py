@@ -87,7 +87,7 @@ def situation_of(seen: Observation) -> Found:
 
 def _general(seen: Observation) -> Found | None:
     meta = seen.subject.metadata
-    if seen.stale:
+    if seen.stale and seen.denial is None:  # what was refused is told first: a live read would let it be tried again
         return Plain(kind=Situation.UNCERTAIN)
     if meta.deletion_timestamp is not None:
         return Plain(kind=Situation.DELETING)

@@ -15,10 +15,11 @@ from magos.api.rollout import ROLLOUTS, Rollout, RolloutSpec, RolloutStrategy
 from magos.api.status import NameReference
 from magos.api.timestamps import parse_time
 from magos.api.workspace import WORKSPACES
-from magos.runtime.decision import PatchAnnotations
+from magos.reconcilers.project import observe, reconcile
+from magos.runtime.decision import PatchAnnotations, Request
 from tests.unit.reconcilers.cluster import Cluster
 from tests.unit.reconcilers.fleet import member
-from tests.unit.reconcilers.model import NAMESPACE, workspace_manifest
+from tests.unit.reconcilers.model import NAMESPACE, ModelView, workspace_manifest
 from tests.unit.reconcilers.results import reasons
 
 
@@ -217,6 +218,22 @@ def test_deletion_takes_permission_back_unless_a_rollout_manages_it(managed: boo
     assert allowed(model, "a") is managed
     assert model.get(WORKSPACES, "b") is not None
     assert (reasons(model.events) == ["Revoked"]) is not managed
+
+
+def test_a_deletion_that_sees_caches_which_lag_asks_once_and_waits() -> None:
+    model = with_members("a")
+    model.settle(project=True)
+    model.user_deletes(PROJECTS, "platform")
+    model.apply(model.decide_project())
+    model.sync()
+    asked = model.decide_project()
+    answers = {query: model.answer(query) for query in asked.queries}
+    assert answers
+    view = ModelView(model.cache, answers, None)
+    view.stale = True
+    decision = reconcile(observe(Request(namespace=NAMESPACE, name="platform"), view, model.now))
+    assert (decision.status, decision.effects, decision.queries) == (None, (), ())
+    assert decision.requeue_at is not None
 
 
 def test_the_fixpoint_decides_nothing() -> None:

@@ -81,6 +81,14 @@ def unconfirmed(seen: Observation, trigger: Trigger) -> bool:
     return trigger is Trigger.VARIABLES or (trigger is Trigger.UNKNOWN and _sets_changed(seen))
 
 
+def undecidable(seen: Observation, trigger: Trigger) -> bool:
+    """True if the cause is unconfirmed and cannot be confirmed: a refusal is shown to this pass alone.
+
+    The same cause is found and confirmed in the phase that follows, before anything else begins there.
+    """
+    return seen.refusal is not None and unconfirmed(seen, trigger)
+
+
 def find_cause(seen: Observation) -> Cause | None:
     """Return why a run begins now, in any phase that is neither Pending nor running; None if nothing calls for one."""
     rows = (
@@ -93,6 +101,12 @@ def find_cause(seen: Observation) -> Cause | None:
     if first is not None:
         return named_cause(first)
     return _on_tick(seen)
+
+
+def decidable_cause(seen: Observation) -> Cause | None:
+    """Return the cause of a run, None also if it cannot be decided in this pass whether it is one."""
+    cause = find_cause(seen)
+    return None if cause is not None and undecidable(seen, cause.trigger) else cause
 
 
 def _on_tick(seen: Observation) -> Cause | None:

@@ -48,7 +48,7 @@ def delete(seen: Observation) -> Move:
         waiting = _wait(seen)
         if waiting is not None:
             return waiting
-    if not seen.live:
+    if not (seen.live or _judged_live(seen)):
         return ask_live(seen) if seen.phase is Phase.DELETING else _announce(seen)
     release = RemoveFinalizer(
         kind=WORKSPACES,
@@ -63,6 +63,11 @@ def delete(seen: Observation) -> Move:
 def _parcel(seen: Observation) -> tuple[Effect, ...]:
     """What is not stored yet goes first; a person who does not want to wait loses it if it cannot go."""
     return () if _parcel_refused(seen) else handed_on(seen)
+
+
+def _judged_live(seen: Observation) -> bool:
+    """The pass just before was live and handed on what is not stored; behind a question it would do so again."""
+    return seen.phase is Phase.DELETING and _parcel_refused(seen)
 
 
 def _parcel_refused(seen: Observation) -> bool:

@@ -17,7 +17,7 @@ from magos.reconcilers.workspace.evidence.interruptions import interrupted
 from magos.reconcilers.workspace.evidence.podproblems import end_cause
 from magos.reconcilers.workspace.evidence.results import OUTCOME_UNKNOWN, Evidence, result_of_pods
 from magos.reconcilers.workspace.evidence.situations import JobEnded, JobMissing
-from magos.reconcilers.workspace.evidence.triggers import named_cause, unconfirmed
+from magos.reconcilers.workspace.evidence.triggers import named_cause, unconfirmed, undecidable
 from magos.reconcilers.workspace.handlers.finish import finish, observed
 from magos.reconcilers.workspace.handlers.plans import findings, plan_succeeded, rejected
 from magos.reconcilers.workspace.handlers.repetition import repeat
@@ -113,7 +113,9 @@ def _complete_plan(seen: Observation, result: Result) -> Move:
             f"Run {seen.run_id} is pinned to commit {seen.run.revision}, but the plan was made of {result.revision}."
             " Nothing is applied; the next run plans again. Check who else writes to the Workspace's volume.",
         )
-    if not same_specification(seen.run.spec_hash, seen.subject, seen.project):
+    if not same_specification(seen.run.spec_hash, seen.subject, seen.project) and not undecidable(
+        seen, Trigger.CONFIGURATION
+    ):
         return _discard(seen)
     return plan_succeeded(seen, result)
 

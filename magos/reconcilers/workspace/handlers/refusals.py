@@ -50,7 +50,9 @@ def explain(seen: Observation, found: Denied) -> Move:
 def _during_run(seen: Observation, answer: Refusal | QueryFailure) -> Move:
     effect = answer.effect if isinstance(answer, Refusal) else None
     if isinstance(effect, PatchAnnotations) and effect.kind == JOBS and RESULT in effect.annotations:
-        return _without_annotation(seen)
+        told = _without_annotation(seen)
+        if not told.probes:  # behind a question the annotation would be tried again, and nothing would be said
+            return told
     text = _refused(seen, answer).message
     phase = Phase(str(seen.phase))
     reason = reason_in(phase, seen.subject.status.reason)

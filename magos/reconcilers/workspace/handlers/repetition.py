@@ -16,7 +16,7 @@ from magos.api.reasons import Reason
 from magos.api.timestamps import format_time
 from magos.api.triggers import Trigger
 from magos.reconcilers.workspace.evidence.interruptions import MOST_REPETITIONS, pause_before, paused_until
-from magos.reconcilers.workspace.evidence.triggers import Cause, find_cause, higher, named_cause, unconfirmed
+from magos.reconcilers.workspace.evidence.triggers import Cause, decidable_cause, higher, named_cause, unconfirmed
 from magos.reconcilers.workspace.handlers.recording import interruption
 from magos.reconcilers.workspace.handlers.reset import reset
 from magos.reconcilers.workspace.move import Move, ask_inputs, keep, warning
@@ -35,7 +35,7 @@ def repeat(seen: Observation, what: str) -> Move | None:
     ending = interruption(f"Run {seen.run_id} was interrupted: {what}.")
     if not seen.has_run or done >= MOST_REPETITIONS:
         return None
-    former, news = status.current_run_trigger or Trigger.UNKNOWN, find_cause(seen)
+    former, news = status.current_run_trigger or Trigger.UNKNOWN, decidable_cause(seen)
     if news is not None:
         if unconfirmed(seen, news.trigger):
             return ask_inputs(seen)
