@@ -9,7 +9,7 @@ from anyio.from_thread import start_blocking_portal
 
 from magos.local.ports import free_ports
 from magos.local.servers.postgres import postgres_server
-from tests.e2e.auth.installation import PASSWORD, SYSTEM, Browser, Installation, Team, running_api
+from tests.e2e.auth.installation import LOG, PASSWORD, SYSTEM, Browser, Installation, Team, running_api
 from tests.e2e.auth.issuer import running_issuer
 from tests.envtest.cluster import Cluster, started_cluster
 
@@ -60,7 +60,7 @@ def installation(
             "ADMIN_ACCOUNT_PASSWORD_HASH": bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode(),
         }
         with running_api(installed, folder, url, environ):
-            yield Installation(cluster=installed, issuer=issuer, url=url, ca_file=folder / "ca.pem")
+            yield Installation(cluster=installed, issuer=issuer, url=url, ca_file=folder / "ca.pem", log=folder / LOG)
 
 
 @pytest.fixture(scope="session")

@@ -21,11 +21,12 @@ from msgspec import Struct
 from tests.e2e.auth.issuer import CLI, WEB, Issuer
 from tests.envtest.cluster import Cluster, eventually
 
-__all__ = ["API", "GROUP", "PASSWORD", "RUN", "SYSTEM", "Browser", "Installation", "Team", "running_api"]
+__all__ = ["API", "GROUP", "LOG", "PASSWORD", "RUN", "SYSTEM", "Browser", "Installation", "Team", "running_api"]
 
 API = "/apis/magosproject.io/v1alpha1"
 GROUP = "magosproject.io"
 SYSTEM = "magos-system"
+LOG = "api.log"
 PASSWORD = secrets.token_urlsafe(12)
 RUN = "20260101T000000-00000000"
 
@@ -39,6 +40,7 @@ class Installation(Struct, frozen=True, kw_only=True):
     issuer: Issuer
     url: str
     ca_file: Path
+    log: Path
 
     def client(self, **options: Any) -> httpx.Client:
         """Return a client without cookies of its own that trusts the identity provider."""
@@ -193,7 +195,7 @@ def running_api(cluster: Cluster, folder: Path, url: str, environ: dict[str, str
     port = urlsplit(url).port
     known = {"KUBECONFIG": str(kubeconfig), "PORT": str(port), "MAGOS_BASE_URL": url, "POD_NAMESPACE": SYSTEM}
     clients = {"OIDC_CLIENT_ID": WEB, "OIDC_CLI_CLIENT_ID": CLI}
-    with (folder / "api.log").open("wb") as log:
+    with (folder / LOG).open("wb") as log:
         child = subprocess.Popen(
             [_BIN / "magos-api", "--address=127.0.0.1"],
             env={**os.environ, **known, **clients, **environ},
@@ -202,7 +204,7 @@ def running_api(cluster: Cluster, folder: Path, url: str, environ: dict[str, str
         )
     try:
         eventually(lambda: child.poll() is not None or _is_ready(url))
-        assert child.poll() is None, (folder / "api.log").read_text()
+        assert child.poll() is None, (folder / LOG).read_text()
         yield
     finally:
         child.terminate()

@@ -1,9 +1,11 @@
 """Login and rights of people from end to end: an identity provider over TLS, the deployed server, a real API server."""
 
+import json
 import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import httpx
 import pytest
@@ -43,6 +45,30 @@ def test_a_person_logs_in_by_the_code_flow_and_lands_where_they_wanted_to_go(bro
     kept = {each.name for each in browser.http.cookies.jar}
     assert {"magos_session", "magos_csrf"} <= kept
     assert browser.get(f"{API}/projects").status_code == 200
+
+
+def test_the_log_says_who_asked_for_what_and_holds_no_secret_of_a_login(browser: Browser, payments: Team) -> None:
+    landed = browser.log_in("ann")
+    session, csrf = browser.cookie("magos_session"), browser.cookie("magos_csrf")
+    code, state = (httpx.URL(returned(landed)).params[name] for name in ("code", "state"))
+    assert browser.log_in_as_admin(PASSWORD).status_code == 200
+    token = payments.token("viewer")
+    query = {"access_token": token}
+    with browser.at.client() as program:
+        assert program.get(f"{API}/workspaces", params=query).status_code == 401  # on streams alone
+        with program.stream("GET", f"{API}/workspaces/events", params=query) as stream:
+            assert stream.status_code == 200
+
+    def lines() -> list[dict[str, Any]]:
+        return [json.loads(line) for line in browser.at.log.read_text().splitlines()]
+
+    eventually(
+        lambda: any(line.get("caller") == f"system:serviceaccount:{payments.namespace}:viewer" for line in lines())
+    )
+    assert any((line.get("path"), line.get("caller")) == ("/workspaces", "ann@example.com") for line in lines())
+    written = browser.at.log.read_text()
+    assert [secret for secret in (session, csrf, code, state, token, PASSWORD) if secret in written] == []
+    assert [line for line in lines() if line["level"] == "error"] == []
 
 
 def test_a_viewer_sees_their_namespace_only_in_lists_pages_and_streams(
