@@ -201,11 +201,17 @@ def _words(response: httpx.Response) -> str:
     return text[:_LONGEST_TEXT] or response.reason_phrase or "no reason given"
 
 
-def trust(ca_file: str) -> ssl.SSLContext:
-    """Return the authorities of a file, or the system's if it is empty; raises ``ConfigurationError``."""
+def trust(ca_file: str, *, beside_usual: bool = False) -> ssl.SSLContext:
+    """Return the authorities of a file, alone or ``beside_usual`` ones of the system; the system's if it is empty.
+
+    Raises ``ConfigurationError``.
+    """
     if not ca_file:
         return ssl.create_default_context()
     try:
-        return ssl.create_default_context(cafile=ca_file)
+        context = ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as error:
         raise ConfigurationError(f"the authorities in {ca_file} cannot be read: {error}") from error
+    if beside_usual:
+        context.load_default_certs()
+    return context

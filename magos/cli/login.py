@@ -102,8 +102,9 @@ def _endpoint(server: ServerFlags, here: Session, issuer: str) -> str:
     from magos.cli.api import trust
 
     address = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
+    trusted = trust(server.authorities(here), beside_usual=True)
     try:
-        with httpx.Client(timeout=10.0, verify=trust(server.authorities(here)), trust_env=False) as client:
+        with httpx.Client(timeout=10.0, verify=trusted, trust_env=False) as client:
             answer = client.get(address).raise_for_status()
         found = msgspec.json.decode(answer.content, type=_Discovery)
     except (httpx.HTTPError, msgspec.MsgspecError) as error:

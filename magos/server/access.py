@@ -1,4 +1,4 @@
-"""What a caller may do: rights, and grants that only a review gives (spec §9.4, invariant I12).
+"""What a caller may do: rights, and grants that only a review gives (spec §9.4, invariant I19).
 
 A write needs a ``Grant`` as a value. Nothing but ``Access.require`` makes one, so that no write path can be called
 without a granted review.

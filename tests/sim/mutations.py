@@ -2402,6 +2402,20 @@ MUTATIONS = (
         (_CLI_LOGIN,),
     ),
     Mutation(
+        "login: own authorities take the place of the usual ones",
+        "magos/cli",
+        "trust(server.authorities(here), beside_usual=True)",
+        "trust(server.authorities(here))",
+        (_CLI_LOGIN,),
+    ),
+    Mutation(
+        "tokens: that of a ServiceAccount never ends",
+        "magos/server/auth",
+        "expires_at=end_of(token, self._clock.now()),",
+        "expires_at=None,",
+        _BEARERS,
+    ),
+    Mutation(
         "login: any redirect brings the code",
         "magos/cli",
         "if parts.path != self.path or not hmac.compare_digest(state.encode(), self._state.encode()):",

@@ -1,7 +1,7 @@
 """ServiceAccount tokens: the API server says whose they are (TokenReview).
 
 Answers are kept for at most 30 s by the digest of the token, refusals too; a failure is not kept. Requests with the
-same token ask once.
+same token ask once. When a token expires stands in the token alone: the answer does not say it.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from magos.runtime.client.client import ApiClient
 from magos.runtime.client.errors import ApiError
 from magos.runtime.clock import Clock
 from magos.server.auth.memory import Memory
-from magos.server.auth.signed import LONGEST, Unverified
+from magos.server.auth.signed import LONGEST, Unverified, end_of
 from magos.server.identity import Caller, CallerKind, KubernetesUser
 from magos.server.problems import Problem
 
@@ -28,6 +28,7 @@ class AccountTokens:
 
     def __init__(self, client: ApiClient, clock: Clock) -> None:
         self._client = client
+        self._clock = clock
         self._answers: Memory[bytes, KubernetesUser | None] = Memory(clock, most=_MOST_KEPT)
 
     async def caller(self, token: str) -> Caller:
@@ -41,7 +42,13 @@ class AccountTokens:
         user = await self._answers.get(hashlib.sha256(token.encode()).digest(), ask)
         if user is None:
             raise Unverified("not a ServiceAccount of the cluster")
-        return Caller(kind=CallerKind.SERVICE_ACCOUNT, username=user.username, subject=user.username, user=user)
+        return Caller(
+            kind=CallerKind.SERVICE_ACCOUNT,
+            username=user.username,
+            subject=user.username,
+            expires_at=end_of(token, self._clock.now()),
+            user=user,
+        )
 
     async def _ask(self, token: str) -> KubernetesUser | None:
         try:

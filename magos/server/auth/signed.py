@@ -92,6 +92,12 @@ def issuer_of(token: str) -> str:
     return issuer
 
 
+def end_of(token: str, now: datetime) -> datetime | None:
+    """Return when a token that somebody else has verified expires, None if it never does; ``Unverified`` if it has."""
+    claims = _part(token, 1)
+    return check_times({"exp": claims["exp"]}, now) if "exp" in claims else None
+
+
 def _part(token: str, index: int) -> Mapping[str, Any]:
     parts = token.split(".") if len(token) <= LONGEST else []
     if len(parts) != 3:

@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
+import trustme
 
 from magos.cli import loopback
 from magos.cli.failures import TimedOut
@@ -32,6 +33,8 @@ class Servers:
 
     def __init__(self) -> None:
         self.requests: list[httpx.Request] = []
+        self.trusted: dict[str, set[str]] = {}
+        """Organisations of the authorities that clients trust, by the address that they were made for."""
         self.public: dict[str, Any] = {
             "adminEnabled": True,
             "oidc": {"issuerURL": ISSUER, "clientID": "ui", "cliClientID": "cli", "scopes": ["groups"]},
@@ -80,6 +83,9 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> Servers:
     found, client = Servers(), httpx.Client
 
     def offline(**options: Any) -> httpx.Client:
+        authorities = options["verify"].get_ca_certs()
+        names = {value for each in authorities for ((key, value), *_) in each["subject"] if key == "organizationName"}
+        found.trusted[options.get("base_url", "")] = names
         return client(**{**options, "transport": httpx.MockTransport(found)})
 
     monkeypatch.setattr("httpx.Client", offline)
@@ -190,6 +196,19 @@ def test_a_login_with_a_browser_proves_itself_with_pkce(shop: Shop, servers: Ser
     assert sent["redirectURI"] == browser.query["redirect_uri"]
     assert sent["redirectURI"].startswith("http://127.0.0.1:")
     assert sent["code"] == "c0de"
+
+
+def test_authorities_of_one_s_own_are_trusted_beside_the_usual_ones_for_the_identity_provider_only(
+    shop: Shop, servers: Servers, browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server's authority may be one's own while the provider is a public one, or the other way round."""
+    files = {name: tmp_path / f"{name}.pem" for name in ("usual", "own")}
+    for name, path in files.items():
+        trustme.CA(organization_name=name).cert_pem.write_to_path(str(path))
+    monkeypatch.setenv("SSL_CERT_FILE", str(files["usual"]))
+    assert shop("login", "--oidc", "--ca-file", str(files["own"])).code == 0
+    assert browser.query
+    assert servers.trusted == {SERVER: {"own"}, "": {"usual", "own"}}
 
 
 def test_a_refusal_of_the_identity_provider_is_told(shop: Shop, servers: Servers, browser: Browser) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -253,6 +254,7 @@ def test_a_service_account_token_is_asked_about_once_in_30_s(door: Door) -> None
     door.cluster.tokens[token] = {"username": "system:serviceaccount:a:b", "groups": ["g"], "extra": {"e": ["1"]}}
     caller = door.caller(token)
     assert caller.kind is CallerKind.SERVICE_ACCOUNT
+    assert caller.expires_at is None  # those of a Secret do not expire
     assert caller.user is not None
     assert (caller.user.groups, caller.user.extra) == (("g",), {"e": ("1",)})
     door.caller(token)
@@ -262,6 +264,19 @@ def test_a_service_account_token_is_asked_about_once_in_30_s(door: Door) -> None
     assert door.refuses(token)
     assert door.refuses(token)
     assert door.cluster.token_reviews == 2
+
+
+def test_a_service_account_token_ends_when_it_says_although_its_answer_is_kept(door: Door) -> None:
+    """A stream asks once who opened it: without the end it would outlive the token."""
+    end = int(door.clock.now().timestamp()) + 10
+    token = unsigned({"iss": "k", "exp": end}, "RS256") + "AAAA"
+    door.cluster.tokens[token] = {"username": "system:serviceaccount:a:b"}
+    assert door.caller(token).expires_at == datetime.fromtimestamp(end, UTC)
+    door.clock.seconds += 10
+    assert door.refuses(token)
+    endless = unsigned({"iss": "k", "exp": "never"}, "RS256") + "AAAA"
+    door.cluster.tokens[endless] = door.cluster.tokens[token]
+    assert door.refuses(endless)
 
 
 def test_other_users_of_the_cluster_are_not_accepted(door: Door) -> None:
