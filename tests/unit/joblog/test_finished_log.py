@@ -89,6 +89,14 @@ def test_more_lines_of_one_time_than_are_remembered_come_out_once() -> None:
     assert log_of(node) == framed(b"".join(text + b"\n" for text in texts))
 
 
+@pytest.mark.parametrize("step", [1, SECOND // 2000, SECOND // 800])
+def test_more_lines_than_are_remembered_that_come_again_within_a_second_come_out_once(step: int) -> None:
+    texts = [f"line {number % 700}".encode() for number in range(2000)]
+    node = with_output(Node(Break(1 << 30), Break(1 << 30), Break(70_000), Break(60_000), chunk=4096))
+    node.containers["terraform"].entries = lines(*texts, step=step)
+    assert log_of(node) == framed(b"".join(text + b"\n" for text in texts))
+
+
 def test_lines_that_the_node_rotated_away_meanwhile_do_not_hide_newer_ones() -> None:
     entries = lines(b"one", b"two", b"three")
     first = len(entries[0].shown) + len(entries[1].shown)
