@@ -83,7 +83,6 @@ _NAMES = ("tests/sim/test_long_names.py",)
 _FLEET_POLICIES = ("tests/sim/test_fleet_policies.py",)
 _CLOCKS = ("tests/sim/test_clock_skew.py",)
 _API = "tests/unit/server/"
-_LOGIN = ("tests/unit/server/auth",)
 _ASKING = "tests/unit/cli/test_asking.py"
 _CLI_LOGIN = "tests/unit/cli/test_login.py"
 _EXPLAIN = "tests/unit/explain/test_explain.py"
@@ -1944,6 +1943,13 @@ MUTATIONS = (
         ("tests/unit/joblog",),
     ),
     Mutation(
+        "logs: newer lines are lost where the node dropped those before",
+        "magos/joblog",
+        "return self._recognised or at > self._newest",
+        "return self._recognised",
+        ("tests/unit/joblog",),
+    ),
+    Mutation(
         "logs: lines of one time are told apart by their number only as far as they are remembered",
         "magos/joblog",
         "self._skip = self._before",
@@ -2215,127 +2221,6 @@ MUTATIONS = (
         '    if text == "*":',
         '    if text == "*":\n        return text\n    if False:',
         (_API + "test_settings.py",),
-    ),
-    Mutation(
-        "login: cookies of one person are sent for the next",
-        "magos/server/auth",
-        "return CookieJar(policy=DefaultCookiePolicy(allowed_domains=()))",
-        "return CookieJar()",
-        _LOGIN,
-    ),
-    Mutation(
-        "access: a failed review grants",
-        "magos/server/auth",
-        "return answer.status.allowed and not answer.status.denied",
-        "return True",
-        _LOGIN,
-    ),
-    Mutation(
-        "access: accounts of other namespaces count everywhere",
-        "magos/server/auth",
-        "places = dict.fromkeys((*self._everywhere, namespace) if namespace else self._everywhere)",
-        "places = dict.fromkeys(self._by_namespace)",
-        _LOGIN,
-    ),
-    Mutation(
-        "access: a decision is kept for ever",
-        "magos/server/auth",
-        "self._clock.monotonic() - asked < KEPT:",
-        "self._clock.monotonic() >= asked:",
-        _LOGIN,
-    ),
-    Mutation(
-        "mappings: one claim is enough",
-        "magos/server/auth",
-        "return bool(mapping) and all(not values",
-        "return bool(mapping) and any(not values",
-        _LOGIN,
-    ),
-    Mutation(
-        "mappings: an empty mapping matches everybody",
-        "magos/server/auth",
-        "return bool(mapping) and all(",
-        "return all(",
-        _LOGIN,
-    ),
-    Mutation(
-        "tokens: the audience is not looked at",
-        "magos/server/auth",
-        "not any(each in clients for each in audiences if isinstance(each, str))",
-        "not audiences",
-        _LOGIN,
-    ),
-    Mutation(
-        "tokens: expiry is not looked at",
-        "magos/server/auth",
-        "if expiry is None or expiry <= moment:",
-        "if expiry is None:",
-        _LOGIN,
-    ),
-    Mutation(
-        "tokens: the nonce is not looked at",
-        "magos/server/auth",
-        "if nonce is not None and not hmac",
-        "if nonce is None and not hmac",
-        _LOGIN,
-    ),
-    Mutation(
-        "tokens: a disabled admin stays in",
-        "magos/server/auth",
-        """        if not self._settings.enabled:
-            raise Unverified("the admin account is disabled")""",
-        """        if not self._settings.signing_key:
-            raise Unverified("the admin account is disabled")""",
-        _LOGIN,
-    ),
-    Mutation(
-        "sessions: a disabled admin stays in",
-        "magos/server/auth",
-        "            if not self._settings.admin.enabled:",
-        "            if not self._settings.admin.signing_key:",
-        _LOGIN,
-    ),
-    Mutation(
-        "csrf: any origin changes something",
-        "magos/server/auth",
-        "if len(origins) != 1 or origin_of(origins[0]) != self._origin:",
-        "if len(origins) != 1:",
-        _LOGIN,
-    ),
-    Mutation(
-        "csrf: the token of another session counts",
-        "magos/server/auth",
-        "if not same or not self._sessions.csrf_matches(session.id, given):",
-        "if not same:",
-        _LOGIN,
-    ),
-    Mutation(
-        "login: a state of nobody's browser counts",
-        "magos/server/auth",
-        'if not hmac.compare_digest(kept["state"].encode(), state.encode()) or kept',
-        "if kept",
-        _LOGIN,
-    ),
-    Mutation(
-        "login: it leads to any host",
-        "magos/server/auth",
-        'if not text.startswith("/") or text.startswith("//") or len(text) > _LONGEST:',
-        "if len(text) > _LONGEST:",
-        _LOGIN,
-    ),
-    Mutation(
-        "login: a fifth failure starts no pause",
-        "magos/server/auth",
-        "if record.level or len(record.tried) >= FAILURES:",
-        "if record.level:",
-        _LOGIN,
-    ),
-    Mutation(
-        "login: anybody says who the client is",
-        "magos/server/auth",
-        "while forwarded and _is_trusted(address, trusted):",
-        "while forwarded:",
-        _LOGIN,
     ),
     Mutation(
         "explain: a command holds what a status says, unquoted",

@@ -60,6 +60,8 @@ class Node:
         self.looks = 0
         self.phase = "Running"
         self.uid = UID
+        self.most_opened = 100
+        """A reader that opens logs more often reads without end."""
         self.down = 0
         """How many requests fail without an answer."""
         self.client = ApiClient(self)
@@ -89,7 +91,7 @@ class Node:
         assert request.path == f"/api/v1/namespaces/{NAMESPACE}/pods/{NAME}/log"
         assert query.get("timestamps") == "true"
         self.opened.append(query)
-        assert len(self.opened) < 20_000, "the log is opened again without end"
+        assert len(self.opened) < self.most_opened, "the log is opened again without end"
         container = self.containers.get(query["container"], Container(refusal=(400, "waiting to start")))
         if not self.uid:
             container = Container(refusal=(404, f'pods "{NAME}" not found'))

@@ -60,6 +60,13 @@ def test_a_connection_that_breaks_at_any_byte_costs_no_line_and_repeats_none() -
             assert log_of(node) == expected, (position, in_order)
 
 
+def test_a_line_that_is_a_little_older_than_the_one_before_it_survives_a_break_between_them() -> None:
+    entries = [Entry(BEGIN, b"one"), Entry(BEGIN - 5_000, b"two"), Entry(BEGIN + 1, b"three")]
+    for position in range(1, sum(len(entry.shown) for entry in entries) + 1):
+        node = with_output(Node(Break(1 << 30), Break(1 << 30), Break(position)), *entries)
+        assert log_of(node) == framed(b"one\ntwo\nthree\n"), position
+
+
 _TEXTS = st.sampled_from([b"", b"a", b"b", b"2026-12-01T16:39:28Z not a time of the node"])
 
 
@@ -86,6 +93,14 @@ def test_more_lines_of_one_time_than_are_remembered_come_out_once() -> None:
     texts = [b"a" if number % 3 else b"b" for number in range(3000)]
     entries = lines(*texts, step=0)
     node = with_output(Node(Break(1 << 30), Break(1 << 30), Break(90_000), Break(20_000), chunk=4096), *entries)
+    assert log_of(node) == framed(b"".join(text + b"\n" for text in texts))
+
+
+@pytest.mark.parametrize("step", [1, SECOND // 2000, SECOND // 800])
+def test_more_lines_than_are_remembered_that_come_again_within_a_second_come_out_once(step: int) -> None:
+    texts = [f"line {number % 700}".encode() for number in range(2000)]
+    node = with_output(Node(Break(1 << 30), Break(1 << 30), Break(70_000), Break(60_000), chunk=4096))
+    node.containers["terraform"].entries = lines(*texts, step=step)
     assert log_of(node) == framed(b"".join(text + b"\n" for text in texts))
 
 

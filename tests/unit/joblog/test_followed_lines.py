@@ -59,6 +59,7 @@ def test_lines_come_stage_by_stage_until_the_pod_has_ended() -> None:
 
 def test_a_stage_may_take_hours_to_start_and_be_silent_for_hours() -> None:
     node = Node()
+    node.most_opened = 20_000
 
     async def script() -> None:
         await asyncio.sleep(HOUR)
@@ -77,6 +78,7 @@ def test_connections_that_break_again_and_again_cost_no_line_and_repeat_none() -
 
 def test_a_connection_to_a_silent_container_may_be_cut_any_number_of_times() -> None:
     node = Node(*[Break(1) for _ in range(30)])
+    node.most_opened = 20_000
     assert followed(node, lambda: whole_pod(node, HOUR)) == WHOLE
 
 
