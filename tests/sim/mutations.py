@@ -24,7 +24,6 @@ _TRANSITIONS = ("tests/unit/reconcilers/workspace/test_transitions.py",)
 _VARIABLES = ("tests/unit/reconcilers/workspace/test_workspace_variables.py",)
 _LATE_JOBS = ("tests/sim/test_late_jobs.py",)
 _REPETITION = ("tests/unit/reconcilers/workspace/handlers/test_repetition.py",)
-_QUESTIONS = ("tests/unit/reconcilers/workspace/test_questions.py",)
 _INTERRUPTIONS = ("tests/unit/reconcilers/workspace/evidence/test_interruptions.py",)
 _POLICIES = ("tests/unit/reconcilers/workspace/test_workspace_policies.py",)
 _EXCHANGE = "tests/e2e/hostile/test_plan_exchange.py::test_no_exchange_at_any_moment_makes_two_plans_of_one"
@@ -83,6 +82,7 @@ _NAMES = ("tests/sim/test_long_names.py",)
 _FLEET_POLICIES = ("tests/sim/test_fleet_policies.py",)
 _CLOCKS = ("tests/sim/test_clock_skew.py",)
 _API = "tests/unit/server/"
+_LOGIN = ("tests/unit/server/auth",)
 _ASKING = "tests/unit/cli/test_asking.py"
 _CLI_LOGIN = "tests/unit/cli/test_login.py"
 _EXPLAIN = "tests/unit/explain/test_explain.py"
@@ -99,6 +99,7 @@ _LOGINS = ("tests/unit/server/auth/test_login.py",)
 _ORIGINS = ("tests/unit/server/auth/test_origins.py",)
 _GUESSES = ("tests/unit/server/auth/test_ratelimit.py",)
 _DEX = ("tests/unit/server/auth/test_dex.py",)
+_QUESTIONS = ("tests/unit/reconcilers/workspace/test_questions.py",)
 
 
 @dataclass(frozen=True)
@@ -241,7 +242,7 @@ MUTATIONS = (
     ),
     Mutation(
         "watch: the end of a labelled Job of somebody else wakes nobody",
-        "magos/adapters",
+        "magos/apps",
         "return tuple(dict.fromkeys((*of_owner(change), *of_label(change))))",
         "return of_owner(change)",
         ("tests/sim/test_late_jobs.py",),
@@ -252,48 +253,6 @@ MUTATIONS = (
         "if not seen.has_run or done >= MOST_REPETITIONS:",
         "if not seen.has_run:",
         _REPETITION,
-    ),
-    Mutation(
-        "questions: an answer is lost to the next question",
-        "magos/reconcilers/workspace",
-        "queries=_with_what_is_known(seen, move.probes),",
-        "queries=move.probes,",
-        _QUESTIONS,
-    ),
-    Mutation(
-        "questions: a refusal is forgotten while caches lag",
-        "magos/reconcilers/workspace",
-        "if seen.stale and seen.denial is None:",
-        "if seen.stale:",
-        _QUESTIONS,
-    ),
-    Mutation(
-        "questions: a pass that is shown a refusal asks whether a cause holds",
-        "magos/reconcilers/workspace",
-        "return seen.refusal is not None and unconfirmed(seen, trigger)",
-        "return False",
-        _QUESTIONS,
-    ),
-    Mutation(
-        "questions: a result that cannot be saved is asked about instead of told",
-        "magos/reconcilers/workspace",
-        "if not told.probes:",
-        "if True:",
-        _QUESTIONS,
-    ),
-    Mutation(
-        "questions: a forced deletion waits for a parcel that is refused",
-        "magos/reconcilers/workspace",
-        "if not (seen.live or _judged_live(seen)):",
-        "if not seen.live:",
-        _QUESTIONS,
-    ),
-    Mutation(
-        "questions: a Project that is deleted asks on while caches lag",
-        "magos/reconcilers",
-        "if seen.stale and seen.rollout_live is not None and status is None:",
-        "if False:",
-        ("tests/unit/reconcilers/test_project.py",),
     ),
     Mutation(
         "interruptions: a repetition does not pause",
@@ -626,8 +585,8 @@ MUTATIONS = (
     Mutation(
         "caches: those that are known to be behind are judged",
         "magos/reconcilers/workspace",
-        "    if seen.stale:\n",
-        "    if seen.stale and seen.live:\n",
+        "    if seen.stale and seen.denial is None:",
+        "    if seen.stale and seen.live and seen.denial is None:",
         _JOBS,
     ),
     Mutation(
@@ -1943,13 +1902,6 @@ MUTATIONS = (
         ("tests/unit/joblog",),
     ),
     Mutation(
-        "logs: newer lines are lost where the node dropped those before",
-        "magos/joblog",
-        "return self._recognised or at > self._newest",
-        "return self._recognised",
-        ("tests/unit/joblog",),
-    ),
-    Mutation(
         "logs: lines of one time are told apart by their number only as far as they are remembered",
         "magos/joblog",
         "self._skip = self._before",
@@ -2223,6 +2175,127 @@ MUTATIONS = (
         (_API + "test_settings.py",),
     ),
     Mutation(
+        "login: cookies of one person are sent for the next",
+        "magos/server/auth",
+        "return CookieJar(policy=DefaultCookiePolicy(allowed_domains=()))",
+        "return CookieJar()",
+        _LOGIN,
+    ),
+    Mutation(
+        "access: a failed review grants",
+        "magos/server/auth",
+        "return answer.status.allowed and not answer.status.denied",
+        "return True",
+        _LOGIN,
+    ),
+    Mutation(
+        "access: accounts of other namespaces count everywhere",
+        "magos/server/auth",
+        "places = dict.fromkeys((*self._everywhere, namespace) if namespace else self._everywhere)",
+        "places = dict.fromkeys(self._by_namespace)",
+        _LOGIN,
+    ),
+    Mutation(
+        "access: a decision is kept for ever",
+        "magos/server/auth",
+        "self._clock.monotonic() - asked < KEPT:",
+        "self._clock.monotonic() >= asked:",
+        _LOGIN,
+    ),
+    Mutation(
+        "mappings: one claim is enough",
+        "magos/server/auth",
+        "return bool(mapping) and all(not values",
+        "return bool(mapping) and any(not values",
+        _LOGIN,
+    ),
+    Mutation(
+        "mappings: an empty mapping matches everybody",
+        "magos/server/auth",
+        "return bool(mapping) and all(",
+        "return all(",
+        _LOGIN,
+    ),
+    Mutation(
+        "tokens: the audience is not looked at",
+        "magos/server/auth",
+        "not any(each in clients for each in audiences if isinstance(each, str))",
+        "not audiences",
+        _LOGIN,
+    ),
+    Mutation(
+        "tokens: expiry is not looked at",
+        "magos/server/auth",
+        "if expiry is None or expiry <= moment:",
+        "if expiry is None:",
+        _LOGIN,
+    ),
+    Mutation(
+        "tokens: the nonce is not looked at",
+        "magos/server/auth",
+        "if nonce is not None and not hmac",
+        "if nonce is None and not hmac",
+        _LOGIN,
+    ),
+    Mutation(
+        "tokens: a disabled admin stays in",
+        "magos/server/auth",
+        """        if not self._settings.enabled:
+            raise Unverified("the admin account is disabled")""",
+        """        if not self._settings.signing_key:
+            raise Unverified("the admin account is disabled")""",
+        _LOGIN,
+    ),
+    Mutation(
+        "sessions: a disabled admin stays in",
+        "magos/server/auth",
+        "            if not self._settings.admin.enabled:",
+        "            if not self._settings.admin.signing_key:",
+        _LOGIN,
+    ),
+    Mutation(
+        "csrf: any origin changes something",
+        "magos/server/auth",
+        "if len(origins) != 1 or origin_of(origins[0]) != self._origin:",
+        "if len(origins) != 1:",
+        _LOGIN,
+    ),
+    Mutation(
+        "csrf: the token of another session counts",
+        "magos/server/auth",
+        "if not same or not self._sessions.csrf_matches(session.id, given):",
+        "if not same:",
+        _LOGIN,
+    ),
+    Mutation(
+        "login: a state of nobody's browser counts",
+        "magos/server/auth",
+        'if not hmac.compare_digest(kept["state"].encode(), state.encode()) or kept',
+        "if kept",
+        _LOGIN,
+    ),
+    Mutation(
+        "login: it leads to any host",
+        "magos/server/auth",
+        'if not text.startswith("/") or text.startswith("//") or len(text) > _LONGEST:',
+        "if len(text) > _LONGEST:",
+        _LOGIN,
+    ),
+    Mutation(
+        "login: a fifth failure starts no pause",
+        "magos/server/auth",
+        "if record.level or len(record.tried) >= FAILURES:",
+        "if record.level:",
+        _LOGIN,
+    ),
+    Mutation(
+        "login: anybody says who the client is",
+        "magos/server/auth",
+        "while forwarded and _is_trusted(address, trusted):",
+        "while forwarded:",
+        _LOGIN,
+    ),
+    Mutation(
         "explain: a command holds what a status says, unquoted",
         "magos/explain",
         "return shlex.join(words)",
@@ -2285,20 +2358,6 @@ MUTATIONS = (
         'return login.token if login.server == server else ""',
         "return login.token",
         (_CLI_LOGIN,),
-    ),
-    Mutation(
-        "login: own authorities take the place of the usual ones",
-        "magos/cli",
-        "trust(server.authorities(here), beside_usual=True)",
-        "trust(server.authorities(here))",
-        (_CLI_LOGIN,),
-    ),
-    Mutation(
-        "tokens: that of a ServiceAccount never ends",
-        "magos/server/auth",
-        "expires_at=end_of(token, self._clock.now()),",
-        "expires_at=None,",
-        _BEARERS,
     ),
     Mutation(
         "login: any redirect brings the code",
@@ -2491,6 +2550,69 @@ MUTATIONS = (
         "if told is None or told.count != len(late):",
         "if True:",
         ("tests/unit/adapters/archivist/test_ledger.py",),
+    ),
+    Mutation(
+        "questions: an answer is lost to the next question",
+        "magos/reconcilers/workspace",
+        "queries=_with_what_is_known(seen, move.probes),",
+        "queries=move.probes,",
+        _QUESTIONS,
+    ),
+    Mutation(
+        "questions: a refusal is forgotten while caches lag",
+        "magos/reconcilers/workspace",
+        "if seen.stale and seen.denial is None:",
+        "if seen.stale:",
+        _QUESTIONS,
+    ),
+    Mutation(
+        "questions: a pass that is shown a refusal asks whether a cause holds",
+        "magos/reconcilers/workspace",
+        "return seen.refusal is not None and unconfirmed(seen, trigger)",
+        "return False",
+        _QUESTIONS,
+    ),
+    Mutation(
+        "questions: a result that cannot be saved is asked about instead of told",
+        "magos/reconcilers/workspace",
+        "if not told.probes:",
+        "if True:",
+        _QUESTIONS,
+    ),
+    Mutation(
+        "questions: a forced deletion waits for a parcel that is refused",
+        "magos/reconcilers/workspace",
+        "if not (seen.live or _judged_live(seen)):",
+        "if not seen.live:",
+        _QUESTIONS,
+    ),
+    Mutation(
+        "questions: a Project that is deleted asks on while caches lag",
+        "magos/reconcilers",
+        "if seen.stale and seen.rollout_live is not None and status is None:",
+        "if False:",
+        ("tests/unit/reconcilers/test_project.py",),
+    ),
+    Mutation(
+        "login: own authorities take the place of the usual ones",
+        "magos/cli",
+        "trust(server.authorities(here), beside_usual=True)",
+        "trust(server.authorities(here))",
+        (_CLI_LOGIN,),
+    ),
+    Mutation(
+        "tokens: that of a ServiceAccount never ends",
+        "magos/server/auth",
+        "expires_at=end_of(token, self._clock.now()),",
+        "expires_at=None,",
+        _BEARERS,
+    ),
+    Mutation(
+        "logs: newer lines are lost where the node dropped those before",
+        "magos/joblog",
+        "return self._recognised or at > self._newest",
+        "return self._recognised",
+        ("tests/unit/joblog",),
     ),
 )
 
