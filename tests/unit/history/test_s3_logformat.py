@@ -81,6 +81,14 @@ def test_how_a_log_arrives_does_not_show_in_what_is_stored(sizes: list[int]) -> 
     assert packed(content, sizes) == packed(content, [])
 
 
+def test_how_a_log_arrives_does_not_show_where_it_is_cut_within_a_long_line() -> None:
+    begins = LIMIT - MIB - 100_000
+    content = (b"x" * 999 + b"\n") * (begins // 1000) + b"y" * (2 * MIB)
+    whole = packed(content, [])
+    assert TRUNCATED in gzip.decompress(b"".join(whole))[-200:]
+    assert packed(content, [100_000]) == whole
+
+
 def test_an_empty_log_is_one_part() -> None:
     [part] = packed(b"", [])
     assert gzip.decompress(part) == b""
