@@ -242,7 +242,7 @@ MUTATIONS = (
     ),
     Mutation(
         "watch: the end of a labelled Job of somebody else wakes nobody",
-        "magos/apps",
+        "magos/adapters",
         "return tuple(dict.fromkeys((*of_owner(change), *of_label(change))))",
         "return of_owner(change)",
         ("tests/sim/test_late_jobs.py",),
