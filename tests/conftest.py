@@ -1,10 +1,14 @@
-"""What holds for all tiers: in CI nothing that can run is skipped."""
+"""What holds for all tiers: in CI nothing that can run is skipped, and no property fails because a machine is slow."""
 
 import os
 
 import pytest
+from hypothesis import settings
 
 __all__ = ["pytest_sessionfinish", "pytest_terminal_summary"]
+
+settings.register_profile("magos", deadline=None)
+settings.load_profile("magos")
 
 
 def _skipped(config: pytest.Config) -> list[pytest.TestReport]:
