@@ -46,7 +46,7 @@ class Grant(Struct, frozen=True, kw_only=True):
 
 
 class Access(Protocol):
-    """Decides what callers may do. A decision is kept for at most 30 s. Raises ``Problem`` 403 and 503."""
+    """Decides what callers may do. A decision is kept for at most 15 s. Raises ``Problem`` 403 and 503."""
 
     async def require(self, caller: Caller, right: Right) -> Grant:
         """Return the grant, or raise a ``Problem`` 403 ``<user> may not <verb> <resource> in <namespace>``."""

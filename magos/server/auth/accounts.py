@@ -1,6 +1,6 @@
 """ServiceAccount tokens: the API server says whose they are (TokenReview).
 
-Answers are kept for at most 30 s by the digest of the token, refusals too; a failure is not kept. Requests with the
+Answers are kept for at most 15 s by the digest of the token, refusals too; a failure is not kept. Requests with the
 same token ask once. When a token expires stands in the token alone: the answer does not say it.
 """
 

@@ -1,4 +1,4 @@
-"""Answers that cost a request, kept for at most 30 seconds, bounded in number; equal questions ask once.
+"""Answers that cost a request, kept for at most 15 seconds, bounded in number; equal questions ask once.
 
 The time counts from before the question was sent, so that what was decided is never older than promised. A failure is
 passed to everybody who waits and is not kept. Whoever stops waiting does not stop the question for the others.
@@ -11,7 +11,8 @@ from typing import Generic, TypeVar
 
 from magos.runtime.clock import Clock
 
-KEPT = 30.0
+KEPT = 15.0
+"""Seconds. Open streams look at rights every 15 s, so that a right which is taken away ends within 30."""
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

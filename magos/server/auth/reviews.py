@@ -1,4 +1,4 @@
-"""What the cluster says of a right: one SubjectAccessReview a user and right, remembered for at most 30 seconds."""
+"""What the cluster says of a right: one SubjectAccessReview a user and right, remembered for at most 15 seconds."""
 
 import structlog
 

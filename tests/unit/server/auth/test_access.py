@@ -95,12 +95,12 @@ def test_a_service_account_is_asked_about_as_itself() -> None:
     assert court.access.accounts(caller) == ("a/b",)
 
 
-def test_a_decision_is_kept_for_30_s_and_no_longer() -> None:
+def test_a_decision_is_kept_for_15_s_and_no_longer() -> None:
     court = Court(account("magos", "v", {"groups": ["a"]}))
     court.cluster.allowed = yes
     assert court.allows()
     court.cluster.allowed = lambda _spec: False
-    court.clock.seconds += 29.9
+    court.clock.seconds += 14.9
     assert court.allows()
     court.clock.seconds += 0.1
     assert not court.allows()
