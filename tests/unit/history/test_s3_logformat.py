@@ -113,7 +113,9 @@ def test_what_is_stored_is_read_again(length: int, size: int) -> None:
         assert unpacked(b"".join(packed(content, [])), size) == content
 
 
-@pytest.mark.parametrize("broken", [b"", b"no gzip", gzip.compress(NOISE[:90_000], mtime=0)[:-9], gzip.compress(b"x", mtime=0)[:5]])
+@pytest.mark.parametrize(
+    "broken", [b"", b"no gzip", gzip.compress(NOISE[:90_000], mtime=0)[:-9], gzip.compress(b"x", mtime=0)[:5]]
+)
 def test_what_is_no_whole_gzip_stream_is_an_error(broken: bytes) -> None:
     with pytest.raises(ValueError, match="gzip stream"):
         unpacked(broken, 1000)
