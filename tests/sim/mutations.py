@@ -89,6 +89,7 @@ _EXPLAIN = "tests/unit/explain/test_explain.py"
 _PAGES = ("tests/unit/server/pages",)
 _UI = ("tests/unit/ui",)
 _ARCHIVE = ("tests/sim/test_archive.py::test_every_scene_leaves_complete_records_and_logs_whatever_fails",)
+_DELIVERY = ("tests/unit/adapters/archivist/test_delivery.py",)
 _RECORDS = ("tests/unit/reconcilers/workspace/handlers/test_recording.py",)
 _RELEASES = ("tests/unit/reconcilers/archive/test_jobs.py",)
 _WAITS = ("tests/unit/reconcilers/workspace/test_waiting_for_the_archive.py",)
@@ -2528,14 +2529,21 @@ MUTATIONS = (
         "magos/adapters/archivist",
         "            if terminating:",
         "            if False:",
-        ("tests/sim/test_archive.py::test_the_deletion_of_a_namespace_waits_for_an_outage_for_a_minute_at_most",),
+        _DELIVERY,
     ),
     Mutation(
         "archive: a log that can be read is given up",
         "magos/adapters/archivist",
         "return None if any(map(pod_started, pods)) else",
         "return",
-        _ARCHIVE,
+        _DELIVERY,
+    ),
+    Mutation(
+        "archive: a namespace that stays is not waited for",
+        "magos/adapters/archivist",
+        "            if terminating:",
+        "            if True:",
+        _DELIVERY,
     ),
     Mutation(
         "archive: what failed is not tried again",

@@ -11,7 +11,7 @@ from magos.adapters.archivist.delivery import Delivery
 from magos.adapters.archivist.ledger import Entry
 from magos.adapters.archivist.stores import Stores
 from magos.api.annotations import RECORD, RESULT
-from magos.api.kube import ContainerState, ContainerStateTerminated, ContainerStatus, Pod, PodStatus
+from magos.api.kube import NAMESPACES, ContainerState, ContainerStateTerminated, ContainerStatus, Pod, PodStatus
 from magos.api.names import JobType
 from magos.history.model import PhaseResult
 from magos.history.store import HistoryUnavailable
@@ -154,6 +154,34 @@ def test_what_cannot_be_stored_is_given_up_when_its_time_is_over() -> None:
         assert archived.loss is Loss.TIMED_OUT
         row = place.database.phases["ws", RUN, JobType.PLAN]
         assert row.log_error == "it could not be stored within 1 h: connection refused"
+
+    in_place(scene)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "namespace", "waits"),
+    [(59, "deleted", True), (61, "deleted", False), (61, "gone", False), (600, "there", True)],
+)
+def test_only_a_namespace_that_is_being_deleted_ends_the_wait_after_a_minute(
+    seconds: int, namespace: str, *, waits: bool
+) -> None:
+    async def scene() -> None:
+        place = Place(worked())
+        place.database.weather.down = place.bucket.weather.down = True
+        namespaces = place.server.resource(NAMESPACES)
+        if namespace != "gone":
+            place.server.create(namespaces, {"metadata": {"name": "team-a"}})
+        if namespace == "deleted":
+            place.server.writer.delete(namespaces, ("", "team-a"), {}, place.clock.now())
+        meta = replace(place.task.job.metadata, deletion_timestamp=place.at(timedelta(seconds=seconds)))
+        task = replace(place.task, job=replace(place.task.job, metadata=meta))
+        if waits:
+            with pytest.raises(Exception, match="connection refused"):
+                await place.delivery.store(place.entry, task)
+            return
+        archived = await place.delivery.store(place.entry, task)
+        assert archived is not None
+        assert archived.loss is Loss.NAMESPACE_DELETED
 
     in_place(scene)
 
