@@ -59,7 +59,6 @@ _ACCESS = ("tests/unit/git/test_git_access.py",)
 _MASKING = ("tests/unit/runner/test_redact_wrapped.py", "tests/unit/runner/test_redact_parts.py")
 _REFWATCHER_DOOR = ("tests/unit/apps/test_refwatcher_door.py",)
 _ROLLOUT = ("tests/unit/reconcilers/rollout/test_rollout.py", "tests/unit/reconcilers/rollout/test_rollout_laws.py")
-_ROLLOUT = ("tests/unit/reconcilers/rollout/test_rollout.py", "tests/unit/reconcilers/rollout/test_rollout_laws.py")
 _SHARED = "tests/unit/reconcilers/rollout/test_shared_variables.py"
 _HOSTS = ("tests/unit/reconcilers/refwatcher/test_refwatcher_hosts.py",)
 _PACKS = ("tests/unit/git/test_git_packs.py",)
@@ -82,7 +81,6 @@ _NAMES = ("tests/sim/test_long_names.py",)
 _FLEET_POLICIES = ("tests/sim/test_fleet_policies.py",)
 _CLOCKS = ("tests/sim/test_clock_skew.py",)
 _API = "tests/unit/server/"
-_LOGIN = ("tests/unit/server/auth",)
 _ASKING = "tests/unit/cli/test_asking.py"
 _CLI_LOGIN = "tests/unit/cli/test_login.py"
 _EXPLAIN = "tests/unit/explain/test_explain.py"
@@ -2180,63 +2178,63 @@ MUTATIONS = (
         "magos/server/auth",
         "return CookieJar(policy=DefaultCookiePolicy(allowed_domains=()))",
         "return CookieJar()",
-        _LOGIN,
+        _DEX,
     ),
     Mutation(
         "access: a failed review grants",
         "magos/server/auth",
         "return answer.status.allowed and not answer.status.denied",
         "return True",
-        _LOGIN,
+        _API_ACCESS,
     ),
     Mutation(
         "access: accounts of other namespaces count everywhere",
         "magos/server/auth",
         "places = dict.fromkeys((*self._everywhere, namespace) if namespace else self._everywhere)",
         "places = dict.fromkeys(self._by_namespace)",
-        _LOGIN,
+        _API_ACCESS,
     ),
     Mutation(
         "access: a decision is kept for ever",
         "magos/server/auth",
         "self._clock.monotonic() - asked < KEPT:",
         "self._clock.monotonic() >= asked:",
-        _LOGIN,
+        _API_ACCESS,
     ),
     Mutation(
         "mappings: one claim is enough",
         "magos/server/auth",
         "return bool(mapping) and all(not values",
         "return bool(mapping) and any(not values",
-        _LOGIN,
+        _API_ACCESS,
     ),
     Mutation(
         "mappings: an empty mapping matches everybody",
         "magos/server/auth",
         "return bool(mapping) and all(",
         "return all(",
-        _LOGIN,
+        _API_ACCESS,
     ),
     Mutation(
         "tokens: the audience is not looked at",
         "magos/server/auth",
         "not any(each in clients for each in audiences if isinstance(each, str))",
         "not audiences",
-        _LOGIN,
+        _BEARERS,
     ),
     Mutation(
         "tokens: expiry is not looked at",
         "magos/server/auth",
         "if expiry is None or expiry <= moment:",
         "if expiry is None:",
-        _LOGIN,
+        _BEARERS,
     ),
     Mutation(
         "tokens: the nonce is not looked at",
         "magos/server/auth",
         "if nonce is not None and not hmac",
         "if nonce is None and not hmac",
-        _LOGIN,
+        _LOGINS,
     ),
     Mutation(
         "tokens: a disabled admin stays in",
@@ -2245,56 +2243,56 @@ MUTATIONS = (
             raise Unverified("the admin account is disabled")""",
         """        if not self._settings.signing_key:
             raise Unverified("the admin account is disabled")""",
-        _LOGIN,
+        _BEARERS,
     ),
     Mutation(
         "sessions: a disabled admin stays in",
         "magos/server/auth",
         "            if not self._settings.admin.enabled:",
         "            if not self._settings.admin.signing_key:",
-        _LOGIN,
+        _SESSIONS,
     ),
     Mutation(
         "csrf: any origin changes something",
         "magos/server/auth",
         "if len(origins) != 1 or origin_of(origins[0]) != self._origin:",
         "if len(origins) != 1:",
-        _LOGIN,
+        _SESSIONS,
     ),
     Mutation(
         "csrf: the token of another session counts",
         "magos/server/auth",
         "if not same or not self._sessions.csrf_matches(session.id, given):",
         "if not same:",
-        _LOGIN,
+        _SESSIONS,
     ),
     Mutation(
         "login: a state of nobody's browser counts",
         "magos/server/auth",
         'if not hmac.compare_digest(kept["state"].encode(), state.encode()) or kept',
         "if kept",
-        _LOGIN,
+        _LOGINS,
     ),
     Mutation(
         "login: it leads to any host",
         "magos/server/auth",
         'if not text.startswith("/") or text.startswith("//") or len(text) > _LONGEST:',
         "if len(text) > _LONGEST:",
-        _LOGIN,
+        _ORIGINS,
     ),
     Mutation(
         "login: a fifth failure starts no pause",
         "magos/server/auth",
         "if record.level or len(record.tried) >= FAILURES:",
         "if record.level:",
-        _LOGIN,
+        _GUESSES,
     ),
     Mutation(
         "login: anybody says who the client is",
         "magos/server/auth",
         "while forwarded and _is_trusted(address, trusted):",
         "while forwarded:",
-        _LOGIN,
+        _GUESSES,
     ),
     Mutation(
         "explain: a command holds what a status says, unquoted",
