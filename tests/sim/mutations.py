@@ -2457,7 +2457,7 @@ MUTATIONS = (
         "magos/reconcilers/workspace/handlers",
         "Move(effects=(*_parcel(seen), release))",
         "Move(effects=(release, *_parcel(seen)))",
-        ("tests/sim/test_archive.py::test_a_crash_between_record_archive_and_release_loses_nothing",),
+        _RECORDS,
     ),
     Mutation(
         "history: a parcel goes before it is stored",

@@ -13,7 +13,7 @@ from magos.reconcilers.archive.keeping import Backlog, Keeping, Standing
 from magos.reconcilers.archive.parcels import open_parcel
 from magos.reconcilers.workspace.machine import reconcile
 from magos.reconcilers.workspace.observation import observe
-from magos.runtime.decision import Decision, Request
+from magos.runtime.decision import Create, Decision, RemoveFinalizer, Request
 from tests.unit.reconcilers.cluster import Cluster
 from tests.unit.reconcilers.model import NAME, NAMESPACE, SETTINGS, ModelView
 from tests.unit.reconcilers.results import apply_result, plan_result
@@ -127,6 +127,15 @@ def test_a_deletion_hands_on_what_is_not_stored_before_the_finalizer_goes() -> N
     assert parcel.records == (record,)
     found = model.get(WORKSPACES, NAME)
     assert found is None or FINALIZER not in found.metadata.finalizers
+
+
+def test_the_finalizer_goes_last_so_that_a_crash_before_it_loses_nothing() -> None:
+    model = Cluster(KEPT)
+    applied(model)
+    deleted(model)
+    effects = [model.step().effects for _ in range(3)]
+    [last] = [each for each in effects if any(isinstance(effect, RemoveFinalizer) for effect in each)]
+    assert [type(effect) for effect in last] == [Create, RemoveFinalizer]
 
 
 def test_a_run_that_a_deletion_cuts_off_has_an_open_record_from_the_first_write_on() -> None:
