@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -87,10 +87,10 @@ class ChildProcess:
     def send_signal(self, number: signal.Signals) -> None:
         """Send the child a signal; does nothing if it has ended."""
         if self._process.returncode is None:
-            try:
-                self._process.send_signal(number)
-            except ProcessLookupError:
-                return  # it ended between the check and the call
+            # Not by the library's call: that one looks first whether the child has ended, and where it has just done so,
+            # takes its exit status away from the loop, which then reports 255 and an unknown child.
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, number)
 
     async def wait(self) -> int:
         return await self._process.wait()

@@ -56,6 +56,21 @@ async def test_a_child_that_ignores_sigterm_is_killed_after_the_grace(tmp_path: 
     assert await child.stop(grace=0.1) == -signal.SIGKILL
 
 
+async def test_a_signal_does_not_take_the_exit_status_from_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def poll(_: object) -> None:
+        pytest.fail("whoever asks the child itself whether it has ended takes its exit status from the loop")
+
+    log = tmp_path / "child.log"
+    async with running(_python(log, "import signal; print('ready'); signal.pause()")) as child:
+        await child.wait_until_ready(lambda: _says(log, "ready"), 20)
+        with monkeypatch.context() as patched:
+            patched.setattr(subprocess.Popen, "poll", poll)
+            child.send_signal(signal.SIGTERM)
+        assert await child.wait() == -signal.SIGTERM
+
+
 async def test_stop_completes_when_it_is_cancelled_and_may_be_called_twice(tmp_path: Path) -> None:
     with anyio.CancelScope() as scope:
         async with running(_python(tmp_path / "child.log", "import signal; signal.pause()")) as child:
