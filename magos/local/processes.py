@@ -87,7 +87,7 @@ class ChildProcess:
     def send_signal(self, number: signal.Signals) -> None:
         """Send the child a signal; does nothing if it has ended."""
         if self._process.returncode is None:
-            # Not by the library's call: that one looks first whether the child has ended, and where it has just done so,
+            # Not by the library's call: that one looks first whether the child has ended, and if it has just done so,
             # takes its exit status away from the loop, which then reports 255 and an unknown child.
             with suppress(ProcessLookupError):
                 os.kill(self._process.pid, number)
