@@ -49,11 +49,12 @@ def _none(_: Violation) -> bool:
 
 
 def play_disturbed(
-    name: str, seed: int, make: Make | None = None, *, clocks: Clocks = EXACT, known: Known = _none
+    name: str, seed: int, make: Make | None = None, *, clocks: Clocks = EXACT, known: Known = _none, repeats: int = 0
 ) -> tuple[Fleet, Disturbance | None]:
     """Play the scene, judge its history, and return the fleet as it was left, with what disturbed it.
 
-    ``known`` are violations that the disturbance is known to cause.
+    ``known`` are violations that the disturbance is known to cause. ``repeats`` is how often one thing is asked for
+    again because of each fault.
     """
     scenario = SCENARIOS[name]
     elected = scenario.elections[seed % len(scenario.elections)]
@@ -66,24 +67,28 @@ def play_disturbed(
         await scenario.play(fleet)
 
     fleet = play(lambda: Fleet(seed, programs=scenario.programs, election=elected, clocks=clocks), scene, seed=seed)
-    judge(fleet, known)
+    judge(fleet, known, repeats * sum(each.faults for each in made))
     TALLY.faults += sum(each.faults for each in made)
     return fleet, made[0] if made else None
 
 
-def judge(fleet: Fleet, known: Known = _none) -> None:
-    """Count the history, and assert that it breaks no invariant but in ways that are known."""
+def judge(fleet: Fleet, known: Known = _none, repeated: int = 0) -> None:
+    """Count the history, and assert that it breaks no invariant but in ways that are known.
+
+    ``repeated`` are requests for one thing that faults explain, on top of those that the scene does.
+    """
     found = [each for each in fleet.violations() if not known(each)]
     TALLY.histories += 1
     TALLY.violations += len(found)
     assert not found, "\n".join([f"seed {fleet.seed}", *map(str, found), *story(fleet.history.records)])
-    hot = too_hot(fleet)
+    hot = too_hot(fleet, repeated)
     assert not hot, f"seed {fleet.seed}: " + "; ".join(map(str, hot))
 
 
-def too_hot(fleet: Fleet) -> list[Pace]:
+def too_hot(fleet: Fleet, repeated: int = 0) -> list[Pace]:
     """Return what a controller asked for more often within a minute than the scene's size explains."""
-    return [each for each in paces(fleet.server.served, fleet.programs) if each.requests > _bound(fleet, each)]
+    found = paces(fleet.server.served, fleet.programs)
+    return [each for each in found if each.requests > _bound(fleet, each) + repeated]
 
 
 def _bound(fleet: Fleet, pace: Pace) -> int:
