@@ -10,11 +10,12 @@ from starlette.routing import BaseRoute
 from magos.api.kube.mappedaccounts import MAPPED_ACCOUNTS
 from magos.history.archive import LogArchive
 from magos.history.s3settings import load_s3_settings
-from magos.history.settings import load_history_settings
+from magos.history.settings import HistorySettings, load_history_settings
 from magos.history.store import HistoryReader
 from magos.runtime.cache.informer import Informer
 from magos.runtime.client.client import ApiClient
 from magos.runtime.clock import Clock
+from magos.server.about import About
 from magos.server.access import Access
 from magos.server.auth.assembly import build
 from magos.server.auth.loginpage import LoginView
@@ -58,7 +59,8 @@ Join = Callable[[Mapping[str, str], ServerSettings, ApiClient, Clock], Parts]
 def join(environ: Mapping[str, str], settings: ServerSettings, client: ApiClient, clock: Clock) -> Parts:
     """Return the parts that ``environ`` sets; the database and the bucket are connected to when they are first read."""
     auth_settings = load_auth_settings(environ)
-    history, close_history = _history(environ)
+    kept = load_history_settings(environ)
+    history, close_history = _history(kept)
     archive, close_archive = _archive(environ)
     rng = random.Random()  # noqa: S311 - jitter, not secrets
     accounts = Informer(client, MAPPED_ACCOUNTS, clock=clock, rng=rng)
@@ -69,6 +71,12 @@ def join(environ: Mapping[str, str], settings: ServerSettings, client: ApiClient
 
     auth = build(auth_settings, client=client, accounts=accounts, clock=clock, version=VERSION, render=render)
 
+    about = About(
+        admin=auth_settings.admin.enabled,
+        issuer=auth_settings.oidc.issuer if auth_settings.oidc else "",
+        retention=kept.retention if kept else None,
+    )
+
     async def close() -> None:
         for each in (auth.close, close_history, close_archive):
             await each()
@@ -78,15 +86,15 @@ def join(environ: Mapping[str, str], settings: ServerSettings, client: ApiClient
         authenticator=auth.authenticator,
         history=history,
         archive=archive,
-        routes=lambda context: [*auth.routes, *page_routes(context)],
+        operations=auth.operations,
+        routes=lambda context: [*auth.routes, *page_routes(context, about)],
         render=refusal_pages(settings.base_url, VERSION),
         beside=(accounts.run,),
         close=close,
     )
 
 
-def _history(environ: Mapping[str, str]) -> tuple[HistoryReader | None, Callable[[], Awaitable[None]]]:
-    settings = load_history_settings(environ)
+def _history(settings: HistorySettings | None) -> tuple[HistoryReader | None, Callable[[], Awaitable[None]]]:
     if settings is None:
         return None, _nothing
     from magos.history.postgres import PostgresHistory

@@ -2,15 +2,20 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 
 from msgspec import Struct
 
 from magos.apps import server
+from magos.apps.serverparts import join
 from magos.errors import InvariantViolation
 from magos.reference.asked import Asked
 from magos.reference.flags import Flag, Listing, flags_of
 from magos.reference.stores import MEANINGS as STORES
 from magos.reference.stores import store_variables
+from magos.runtime.client.client import ApiClient
+from magos.runtime.client.transport import HttpRequest, HttpResponse, HttpStream, TransportError
+from magos.runtime.clock import SystemClock
 from magos.server.app import api_operations
 from magos.server.auth.settings import load_auth_settings
 from magos.server.openapi import document
@@ -101,7 +106,21 @@ def server_flags() -> tuple[Flag, ...]:
     return flags_of(parser)
 
 
+class _Nowhere:
+    """A transport that is never used: the document tells of the server as it is joined, which asks nobody."""
+
+    async def request(self, request: HttpRequest) -> HttpResponse:
+        raise TransportError(f"nobody asks for {request.path}", sent=False)
+
+    def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpStream]:
+        raise TransportError(f"nobody watches {request.path}", sent=False)
+
+    async def aclose(self) -> None:
+        """There is nothing to close."""
+
+
 def openapi_text() -> str:
     """Return the OpenAPI document as it is checked in."""
-    made = document(api_operations(lambda: "", VERSION), VERSION)
+    parts = join(_KNOWN, ServerSettings(), ApiClient(_Nowhere()), SystemClock())
+    made = document(api_operations(lambda: "", VERSION, parts.operations), VERSION)
     return json.dumps(made, indent=2, default=dict) + "\n"

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from msgspec import Struct
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.routing import BaseRoute, Router
+from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from magos.errors import InvariantViolation
 from magos.server import actions, events, livelog, logs, probes, resources, runs
 from magos.server.context import Context
 from magos.server.documentation import with_documentation
@@ -15,6 +16,8 @@ from magos.server.hub import Hubs
 from magos.server.middleware import BoundedBody, Refusals, RequestLog, SafeHeaders
 from magos.server.refusals import Render
 from magos.server.table import Operation, routes
+
+_DESCRIBED = ("/api/", "/apis/")
 
 
 class Rules(Struct, frozen=True, kw_only=True):
@@ -51,9 +54,13 @@ def application(
 ) -> ASGIApp:
     """Return the application of ``operations`` and ``more`` routes, which stand behind them.
 
-    Whatever a route raises becomes an answer: a ``Problem`` as it is, everything else without internals.
+    Whatever a route raises becomes an answer: a ``Problem`` as it is, everything else without internals. What belongs
+    to the API has to be among ``operations``, which are described: ``InvariantViolation`` for such a route in ``more``.
     """
     rules = rules or Rules()
+    for route in more:
+        if isinstance(route, Route) and route.path.startswith(_DESCRIBED):
+            raise InvariantViolation(f"{route.path} is no Operation of the table, so that the document would lack it")
     middleware = [
         Middleware(RequestLog),
         Middleware(SafeHeaders),

@@ -16,8 +16,11 @@ _REFUSALS = {
     403: "The caller may not do this.",
     404: "It does not exist, or no longer.",
     409: "It is not in the state that this needs.",
+    411: "The request has no `Content-Length`.",
     413: "The body is too large.",
     422: "The warnings are not acknowledged.",
+    429: "Too many logins failed: `Retry-After` says how many seconds to wait.",
+    502: "The identity provider does not answer: try again.",
     503: "The Kubernetes API, the database or the bucket does not answer: try again.",
 }
 _KINDS = {shown.kind.type.__name__: shown.kind for shown in SHOWN}

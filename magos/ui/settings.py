@@ -9,6 +9,19 @@ from magos.ui.times import Moment, moment
 RIGHTS = ("list Workspaces", "read logs", "reconcile", "approve")
 """The rights that the page lists, in the order of ``Namespace.allowed``."""
 
+GUIDES = (
+    ("installation.md", "Installation"),
+    ("authentication.md", "Who may use the API and the web UI"),
+    ("web-ui.md", "The web UI"),
+    ("command-line.md", "Everyday use of the command line"),
+    ("history.md", "The history of runs"),
+    ("log-bucket.md", "The bucket for logs"),
+    ("policies.md", "Policies on plans"),
+    ("private-modules.md", "Private modules and submodules"),
+    ("air-gapped.md", "Without the internet"),
+)
+"""Name and title of the guides in ``docs/guides``, most asked for first."""
+
 
 class NamespaceRights(Struct, frozen=True, kw_only=True):
     """What the caller may do in a namespace."""
@@ -36,6 +49,7 @@ class SettingsView(Struct, frozen=True, kw_only=True):
     namespaces: tuple[NamespaceRights, ...]
     more: int
     parts: tuple[Part, ...]
+    guides: tuple[tuple[str, str], ...]
 
 
 class Person(Struct, frozen=True, kw_only=True):
@@ -60,4 +74,5 @@ def view(
         namespaces=namespaces,
         more=more,
         parts=parts,
+        guides=GUIDES,
     )

@@ -18,7 +18,7 @@ from magos.server.listener import Listener
 from magos.server.settings import ServerSettings
 from tests.envtest.api_process import everybody
 
-__all__ = ["CHANGES", "WORKSPACES"]
+__all__ = ["CHANGES", "WORKSPACES", "Cluster"]
 
 WORKSPACES = 5_000
 CHANGES = 50
@@ -49,7 +49,7 @@ def _workspace(number: int, version: int) -> str:
     return json.dumps(item)
 
 
-class _Cluster:
+class Cluster:
     """A transport to nowhere."""
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class _Cluster:
 
 
 async def _main(port: int) -> None:
-    cluster, clock = _Cluster(), SystemClock()
+    cluster, clock = Cluster(), SystemClock()
     settings = ServerSettings(port=port)
     client = ApiClient(cluster)
     server = Server(client, clock, settings, everybody({}, settings, client, clock))

@@ -10,6 +10,7 @@ from tests.bench import (
     fleet,
     history,
     hostile,
+    pages,
     pause,
     redaction,
     run,
@@ -38,6 +39,7 @@ _GROUPS: tuple[tuple[tuple[str, ...], Callable[[], Figures]], ...] = (
     (simulation.NAMES, simulation.measure),
     (fleet.NAMES, fleet.measure),
     (crowd.NAMES, crowd.measure),
+    (pages.NAMES, pages.measure),
 )
 
 NAMES = tuple(name for names, _ in _GROUPS for name in names)

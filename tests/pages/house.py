@@ -18,8 +18,10 @@ from magos.apps.server import Server
 from magos.apps.serverparts import Parts
 from magos.history.archive import LogNotFound, StoredLog
 from magos.history.runs import Run, RunPage
+from magos.history.settings import Retention
 from magos.history.store import HistoryUnavailable
 from magos.runtime.clock import Clock, SystemClock
+from magos.server.about import About
 from magos.server.access import Grant, Right, Verb
 from magos.server.identity import Caller, CallerKind
 from magos.server.pages import page_routes, refusal_pages
@@ -151,6 +153,13 @@ class FakeArchive:
         """Delete nothing."""
 
 
+ABOUT = About(
+    admin=True,
+    issuer="https://issuer.example.com",
+    retention=Retention(keep=12, ttl=timedelta(days=5)),
+)
+
+
 class House:
     """The server and everything it stands on."""
 
@@ -166,7 +175,7 @@ class House:
             authenticator=self.login,
             history=self.history,
             archive=self.archive,
-            routes=page_routes,
+            routes=lambda context: page_routes(context, ABOUT),
             render=refusal_pages(base_url, "test"),
         )
         self.server = Server(self.api.client("magos-api"), self.clock, settings, parts)

@@ -2013,6 +2013,20 @@ MUTATIONS = (
         (_API + "test_resources.py::test_a_request_without_a_credential_is_401_whatever_it_asks_for",),
     ),
     Mutation(
+        "server: a route of the API is not in its document",
+        "magos/server",
+        "if isinstance(route, Route) and route.path.startswith(_DESCRIBED):",
+        "if False:",
+        (_API + "test_joined.py::test_no_route_of_the_api_can_be_beside_the_table",),
+    ),
+    Mutation(
+        "server: the composition forgets how programs log in",
+        "magos/apps",
+        "        operations=auth.operations,\n",
+        "",
+        (_API + "test_joined.py", _API + "test_openapi.py::test_every_route_of_the_api_is_described"),
+    ),
+    Mutation(
         "server: a list shows every namespace",
         "magos/server",
         "if (visible is None or each.metadata.namespace in visible) and",

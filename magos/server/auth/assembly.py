@@ -24,11 +24,13 @@ from magos.server.auth.login import LoginParts, routes
 from magos.server.auth.loginpage import RenderLogin, plain_page
 from magos.server.auth.mappings import Mappings
 from magos.server.auth.passwords import Passwords
+from magos.server.auth.programs import Proofs, operations
 from magos.server.auth.provider import Provider
 from magos.server.auth.ratelimit import RateLimiter
 from magos.server.auth.reviews import Reviews
 from magos.server.auth.sessions import Sessions
 from magos.server.auth.settings import AuthSettings, OidcSettings
+from magos.server.table import Operation
 
 
 class Auth(Struct, frozen=True, kw_only=True):
@@ -36,7 +38,10 @@ class Auth(Struct, frozen=True, kw_only=True):
 
     authenticator: RequestAuthenticator
     access: ReviewedAccess
+    operations: Sequence[Operation]
+    """What the API offers to programs that log in."""
     routes: Sequence[Route]
+    """The pages of login, and Dex."""
     passwords: Passwords
     clients: tuple[httpx.AsyncClient, ...]
 
@@ -79,25 +84,33 @@ def build(
         sessions=sessions,
         guard=guard,
     )
-    parts = LoginParts(
+    proofs = Proofs(
         settings=settings,
         clock=clock,
-        authenticator=authenticator,
         access=access,
         mappings=mappings,
         admin=admin,
         passwords=passwords,
         limiter=RateLimiter(clock.monotonic),
+        flow=oidc.flow if oidc else None,
+        version=version,
+    )
+    parts = LoginParts(
+        proofs=proofs,
         sessions=sessions,
         guard=guard,
         tokens=LoginTokens(settings.session_key.derive("login form")),
-        flow=oidc.flow if oidc else None,
         dex=DexProxy(settings, settings.dex, dex_client) if settings.dex and dex_client else None,
         render=render or plain_page(settings.base_url),
-        version=version,
     )
-    clients = tuple(each for each in (dex_client, oidc_client) if each is not None)
-    return Auth(authenticator=authenticator, access=access, routes=routes(parts), passwords=passwords, clients=clients)
+    return Auth(
+        authenticator=authenticator,
+        access=access,
+        operations=operations(proofs),
+        routes=routes(parts),
+        passwords=passwords,
+        clients=tuple(each for each in (dex_client, oidc_client) if each is not None),
+    )
 
 
 def _oidc(

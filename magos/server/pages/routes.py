@@ -2,6 +2,7 @@
 
 from starlette.routing import BaseRoute, Route
 
+from magos.server.about import About
 from magos.server.context import Context
 from magos.server.pages import lists, logpage, objects, settingspage, static, workspacepage
 from magos.server.pages.visit import Handler, endpoint
@@ -21,14 +22,14 @@ _PAGES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/projects/{namespace}/{name}", objects.project),
     ("GET", "/rollouts/{namespace}/{name}", objects.rollout),
     ("GET", "/variable-sets/{namespace}/{name}", objects.variable_set),
-    ("GET", "/settings", settingspage.show),
     ("POST", "/settings/theme", settingspage.theme),
 )
 
 
-def page_routes(context: Context) -> list[BaseRoute]:
+def page_routes(context: Context, about: About) -> list[BaseRoute]:
     """Return the routes of all pages and of the files that they load."""
+    pages = (*_PAGES, ("GET", "/settings", settingspage.showing(about)))
     return [
-        *(Route(path, endpoint(context, handler), methods=[method]) for method, path, handler in _PAGES),
+        *(Route(path, endpoint(context, handler), methods=[method]) for method, path, handler in pages),
         Route("/static/{file}", static.serve, methods=["GET"]),
     ]

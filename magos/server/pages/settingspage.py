@@ -1,10 +1,16 @@
 """The page of settings, and the choice of a theme."""
 
+from datetime import timedelta
+
 from starlette.responses import Response
 
 from magos.api.workspace import WORKSPACES
+from magos.durations import format_duration
+from magos.history.settings import Retention
+from magos.server.about import About
 from magos.server.access import Right, Verb
-from magos.server.pages.visit import THEME_COOKIE, Visit
+from magos.server.context import Context
+from magos.server.pages.visit import THEME_COOKIE, Handler, Visit
 from magos.ui.settings import NamespaceRights, Part, Person, view
 
 MOST = 50
@@ -15,8 +21,16 @@ _RIGHTS = ((Verb.LIST, ""), (Verb.GET, ""), (Verb.PATCH, ""), (Verb.PATCH, "stat
 """In the order of ``magos.ui.settings.RIGHTS``."""
 
 
-async def show(visit: Visit) -> Response:
-    """Show who the caller is, what they may do, and what this server is."""
+def showing(about: About) -> Handler:
+    """Return the handler that shows who the caller is, what they may do, and what this server is."""
+
+    async def show(visit: Visit) -> Response:
+        return await _shown(visit, about)
+
+    return show
+
+
+async def _shown(visit: Visit, about: About) -> Response:
     listed = await visit.listed(WORKSPACES, visit.context.cluster.workspaces)
     namespaces = sorted({each.metadata.namespace for each in listed})
     caller = visit.caller
@@ -28,7 +42,9 @@ async def show(visit: Visit) -> Response:
         username=caller.username, kind=str(caller.kind), subject=caller.subject, expires_at=caller.expires_at
     )
     more = max(0, len(namespaces) - MOST)
-    return visit.page("settings", view(person, tuple(rights), more, _parts(visit), visit.context.clock.now()))
+    return visit.page(
+        "settings", view(person, tuple(rights), more, _parts(visit.context, about), visit.context.clock.now())
+    )
 
 
 async def theme(visit: Visit) -> Response:
@@ -48,8 +64,7 @@ async def _allowed(visit: Visit, namespace: str, verb: Verb, subresource: str) -
     return await visit.context.access.allows(visit.caller, right)
 
 
-def _parts(visit: Visit) -> tuple[Part, ...]:
-    context = visit.context
+def _parts(context: Context, about: About) -> tuple[Part, ...]:
     caches = (
         context.cluster.workspaces,
         context.cluster.projects,
@@ -59,10 +74,19 @@ def _parts(visit: Visit) -> tuple[Part, ...]:
     filled = all(each.synced for each in caches)
     return (
         Part(name="Caches", tone="ok" if filled else "wait", text="filled" if filled else "not filled yet"),
-        _switched("Run history", on=context.history is not None),
-        _switched("Log archive", on=context.archive is not None),
+        _switched("Login as admin", "on" if about.admin else ""),
+        _switched("Identity provider", about.issuer),
+        _switched("Run history", "in PostgreSQL" if context.history is not None else ""),
+        *([] if about.retention is None else [Part(name="Runs are kept", tone="idle", text=_kept(about.retention))]),
+        _switched("Log archive", "in a bucket" if context.archive is not None else ""),
     )
 
 
-def _switched(name: str, *, on: bool) -> Part:
-    return Part(name=name, tone="ok" if on else "idle", text="on" if on else "switched off")
+def _switched(name: str, how: str) -> Part:
+    return Part(name=name, tone="ok" if how else "idle", text=how or "switched off")
+
+
+def _kept(retention: Retention) -> str:
+    days, rest = divmod(retention.ttl, timedelta(days=1))
+    lasts = format_duration(retention.ttl) if rest else f"{days} days"
+    return f"the newest {retention.keep} that have ended of each Workspace; all of a deleted one for {lasts}"

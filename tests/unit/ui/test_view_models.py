@@ -1,5 +1,6 @@
 """What pages say of Workspaces, Rollouts, sets and logs."""
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,11 +12,18 @@ from magos.api.workspace import Source, Workspace
 from magos.explain import explain
 from magos.ui import links, logs, rollouts, variablesets
 from magos.ui.progress import StepState, timeline
+from magos.ui.settings import GUIDES
 from magos.ui.svg import MOST_NODES, Node, grouped
 from magos.ui.workspace import Choices, Rights, Surroundings, WorkspaceView, view
 from tests.pages import states
 
 BY_NAME = {each.metadata.name: each for each in states.all_workspaces()}
+
+
+def test_the_guides_that_the_settings_name_are_those_that_there_are() -> None:
+    folder = Path(__file__).parents[3] / "docs/guides"
+    there = {each.name: each.read_text("utf-8").partition("\n")[0].removeprefix("# ") for each in folder.glob("*.md")}
+    assert dict(GUIDES) == there
 
 
 def _view(name: str, rights: Rights | None = None, **choices: Any) -> WorkspaceView:

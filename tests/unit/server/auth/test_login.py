@@ -3,7 +3,8 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
@@ -17,7 +18,9 @@ from structlog.testing import capture_logs
 from magos.server.auth import assembly
 from magos.server.auth.codeflow import challenge_of
 from magos.server.auth.fetching import Refused
+from magos.server.context import Context
 from magos.server.problems import Problem
+from magos.server.table import routes
 from tests.unit.server.auth.world import (
     BASE,
     PASSWORD,
@@ -51,7 +54,9 @@ class Site:
             clock=self.clock,
             version="1.2.3",
         )
-        self.app = Starlette(routes=list(self.auth.routes), exception_handlers={Problem: _answer})
+        context = cast("Context", SimpleNamespace(authenticator=self.auth.authenticator))
+        api = routes(context, {}, self.auth.operations)
+        self.app = Starlette(routes=[*api, *self.auth.routes], exception_handlers={Problem: _answer})
 
     async def answer(self, client: object, url: str, form: Mapping[str, str] | None = None) -> Mapping[str, Any]:
         del client
@@ -66,11 +71,26 @@ class Site:
     def run(self, main: Callable[[httpx.AsyncClient], Awaitable[None]]) -> None:
         async def body() -> None:
             transport = httpx.ASGITransport(app=self.app)
-            async with httpx.AsyncClient(transport=transport, base_url=BASE) as browser:
+            hooks = {"response": [self.as_described]}
+            async with httpx.AsyncClient(transport=transport, base_url=BASE, event_hooks=hooks) as browser:
                 await main(browser)
             await self.auth.close()
 
         asyncio.run(body())
+
+    async def as_described(self, response: httpx.Response) -> None:
+        """Whatever a program is answered is what the OpenAPI document says."""
+        asked = (response.request.method, response.request.url.path)
+        operation = next((each for each in self.auth.operations if (each.method, each.path) == asked), None)
+        if operation is None:
+            return
+        body = await response.aread()
+        if response.status_code != 200:
+            assert response.status_code in {401, 503, *operation.refusals}
+            return
+        assert response.headers["cache-control"] == "no-store"
+        answered = msgspec.json.decode(body, type=operation.answer.type)
+        assert msgspec.json.decode(msgspec.json.encode(answered)) == msgspec.json.decode(body)
 
     async def begin(self, browser: httpx.AsyncClient, path: str = "/workspaces") -> dict[str, str]:
         """Press the button; return what the provider is asked with."""

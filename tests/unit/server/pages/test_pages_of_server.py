@@ -262,6 +262,24 @@ def test_a_theme_is_kept_by_the_form_and_shown_on_the_next_page() -> None:
     in_house(test)
 
 
+def test_settings_tell_how_one_logs_in_and_what_is_kept_for_how_long() -> None:
+    async def test(reader: Reader) -> None:
+        text = _text(await reader.shape("/settings"))
+        for each in (
+            "Login as admin on",
+            "Identity provider https://issuer.example.com",
+            "Run history in PostgreSQL",
+            "the newest 12 that have ended of each Workspace; all of a deleted one for 5 days",
+            "Log archive in a bucket",
+            "Who may use the API and the web UI",
+        ):
+            assert each in text
+        page = (await reader.get("/settings")).text
+        assert all(f'href="/{each}"' in page for each in ("docs", "openapi.json"))
+
+    in_house(test)
+
+
 def test_files_may_be_kept_for_ever_under_the_address_of_their_content_only() -> None:
     async def test(reader: Reader) -> None:
         reader.house.login.closed = True
