@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from magos.api.labels import RUNNER
+from magos.api.labels import RUNNER, WORKSPACE
 from magos.api.names import JobType
 from magos.errors import MagosError
 from magos.local.controlplane.kubectl import Kubectl, KubectlFailed, find_kubectl
@@ -90,7 +90,8 @@ def test_the_controllers_accounts_are_out_of_reach_of_whoever_may_edit_workspace
         permit(attacker, SYSTEM)
         eventually(lambda: status().get("reason") == "NamespaceNotAllowed")
         assert status()["phase"] == "Failed"
-        assert stage.cluster.request("GET", f"/apis/batch/v1/namespaces/{SYSTEM}/jobs")["items"] == []
+        runs = f"/apis/batch/v1/namespaces/{SYSTEM}/jobs?labelSelector={WORKSPACE}"
+        assert stage.cluster.request("GET", runs)["items"] == []
     finally:
         stage.cluster.request("DELETE", path)
 
