@@ -11,6 +11,7 @@ from tests.bench import (
     history,
     hostile,
     pages,
+    loglines,
     pause,
     redaction,
     run,
@@ -38,6 +39,7 @@ _GROUPS: tuple[tuple[tuple[str, ...], Callable[[], Figures]], ...] = (
     (("redaction.ms_per_line",), redaction.measure),
     (simulation.NAMES, simulation.measure),
     (fleet.NAMES, fleet.measure),
+    (loglines.NAMES, loglines.measure),
     (crowd.NAMES, crowd.measure),
     (pages.NAMES, pages.measure),
 )

@@ -372,8 +372,17 @@
     source.onerror = () => {
       state.textContent = source.readyState === EventSource.CLOSED ? "the log is not available" : "reconnecting";
     };
+    followed.set(box, source);
   };
-  const consoles = () => all("[data-stream]").forEach(follow);
+  const followed = new Map();
+  const consoles = () => {
+    for (const [box, source] of followed) {
+      if (box.isConnected) continue;
+      source.close();
+      followed.delete(box);
+    }
+    all("[data-stream]").forEach(follow);
+  };
   consoles();
   document.addEventListener("click", (event) => {
     const button = event.target.closest?.("[data-wrap]");

@@ -33,6 +33,14 @@ PAGES = {
 AXE = "axe-core@4.14.1"
 
 
+def _in_sync(chrome: webdriver.Chrome) -> None:
+    """Wait until the page has everything that its stream begins with."""
+    chrome.execute_async_script(
+        "const done = arguments[0]; const source = new EventSource(document.body.dataset.live);"
+        " source.addEventListener('synced', () => { source.close(); setTimeout(done, 300); });"
+    )
+
+
 def _complaints(chrome: webdriver.Chrome) -> list[str]:
     return [each["message"] for each in noted(chrome, "browser") if " 404 " not in each["message"]]
 
@@ -129,10 +137,7 @@ def test_a_run_that_changes_under_an_open_dialog_can_no_longer_be_approved(
         await house.user.patch(WORKSPACES, "shop", "shop-prod", {"status": status}, subresource="status")
 
     chrome.get(f"{pages.base}/workspaces/shop/shop-prod?dialog=approve")
-    chrome.execute_async_script(
-        "const done = arguments[0]; const source = new EventSource(document.body.dataset.live);"
-        " source.addEventListener('synced', () => { source.close(); setTimeout(done, 300); });"
-    )
+    _in_sync(chrome)
     pages.run(change)
     until(chrome, lambda it: not it.find_element(By.CSS_SELECTOR, "dialog .danger").is_enabled())
     assert other in one(chrome, "dialog .stale").text
@@ -163,21 +168,22 @@ def test_a_change_appears_by_itself(pages: Site, chrome: webdriver.Chrome) -> No
         await house.user.patch(WORKSPACES, "shop", "shop-dev", {"status": status}, subresource="status")
 
     chrome.get(f"{pages.base}/workspaces/shop/shop-dev")
-    chrome.execute_async_script(
-        "const done = arguments[0]; const source = new EventSource(document.body.dataset.live);"
-        " source.addEventListener('synced', () => { source.close(); setTimeout(done, 300); });"
-    )
+    _in_sync(chrome)
     pages.run(fail)
     until(chrome, lambda it: "quota exceeded" in it.find_element(By.ID, "live").text)
     assert _complaints(chrome) == []
 
 
 _STREAM = """
-window.EventSource = class extends EventTarget {
-  constructor(url) { super(); this.url = url; this.readyState = 1; if (url.includes("log/stream")) window.told = this; }
+class Told extends EventTarget {
+  constructor(url) { super(); this.url = url; this.readyState = 1; window.told = this; }
   close() { this.readyState = 2; }
-};
+}
+window.EventSource = new Proxy(window.EventSource, {
+  construct: (real, [url]) => url.includes("log/stream") ? new Told(url) : new real(url),
+});
 """
+"""Streams of logs are told by the test."""
 
 
 def _tell(chrome: webdriver.Chrome, **event: str) -> None:
@@ -194,22 +200,47 @@ def test_lines_of_a_live_log_appear_as_text_and_are_followed_until_somebody_scro
         assert one(chrome, "[data-console-state]").text == "waiting for the pod"
         for line in ("=== terraform ===", "\x1b[31mError: \x1b[0mno", "<img src=x onerror=alert(1)>\u202e\x1b[2J"):
             _tell(chrome, type="line", line=line)
-        lines = chrome.find_elements(By.CSS_SELECTOR, "#console .ln")
+        lines = chrome.find_elements(By.CSS_SELECTOR, ".console .ln")
         assert [each.get_attribute("class") for each in lines] == ["ln head", "ln error", "ln"]
         assert one(chrome, "#L2 .a-f1").text.strip() == "Error:"
         assert one(chrome, "#L3 > span").text == "<img src=x onerror=alert(1)>\\u202e"
         for number in range(100):
             _tell(chrome, type="line", line=f"line {number}")
         end = (
-            "const box = document.getElementById('console'); return box.scrollHeight - box.scrollTop - box.clientHeight"
+            "const box = document.querySelector('.console'); return box.scrollHeight - box.scrollTop - box.clientHeight"
         )
         assert chrome.execute_script(end) < 40
-        chrome.execute_script("document.getElementById('console').scrollTop = 0")
+        chrome.execute_script("document.querySelector('.console').scrollTop = 0")
         until(chrome, lambda it: it.find_element(By.CSS_SELECTOR, "[data-follow]").text == "Paused: follow")
         _tell(chrome, type="line", line="last")
         assert chrome.execute_script(end) > 40
         _tell(chrome, type="eof")
         assert one(chrome, "[data-console-state]").text == "the log has ended"
+    finally:
+        chrome.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", {"identifier": added["identifier"]})
+
+
+def test_a_console_goes_on_with_the_next_phase_and_the_next_run(pages: Site, chrome: webdriver.Chrome) -> None:
+    async def show(house: House, run_id: str) -> None:
+        status = {"phase": "Applying", "reason": "Applying", "currentRunID": run_id}
+        await house.user.patch(WORKSPACES, "shop", "pay-dev", {"status": status}, subresource="status")
+
+    added = chrome.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": _STREAM})
+    try:
+        chrome.get(f"{pages.base}/workspaces/shop/pay-dev?tab=log")
+        assert chrome.execute_script("return window.told.url").endswith("phase=plan")
+        for run_id in (states.RUN, "20261201T115900-ffffffff"):
+            _tell(chrome, type="line", line="of before")
+            chrome.execute_script("window.before = window.told")
+            _in_sync(chrome)
+            pages.run(lambda house, run_id=run_id: show(house, run_id))
+            until(chrome, lambda it: it.execute_script("return window.told !== window.before"))
+            assert chrome.execute_script("return window.told.url").endswith("phase=apply")
+            _tell(chrome, type="line", line="of now")
+            assert [each.text for each in chrome.find_elements(By.CSS_SELECTOR, ".console .ln > span")] == ["of now"]
+            assert chrome.execute_script("return window.before.readyState") == 2, "nobody listens to it any more"
+            one(chrome, "[data-follow]").click()
+            assert one(chrome, "[data-follow]").text == "Paused: follow"
     finally:
         chrome.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", {"identifier": added["identifier"]})
 
