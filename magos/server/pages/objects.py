@@ -1,18 +1,14 @@
 """The pages of one Project, one Rollout and one VariableSet."""
 
-from collections.abc import Sequence
-
 from starlette.responses import Response
 
 from magos.api.project import PROJECTS
 from magos.api.rollout import ROLLOUTS
-from magos.api.status import API_VERSION
 from magos.api.variableset import VARIABLESETS
 from magos.api.workspace import WORKSPACES, Workspace
-from magos.server.pages.lists import STREAMED
+from magos.server.pages.following import following, one
 from magos.server.pages.visit import Visit
 from magos.ui import projects, rollouts, variablesets
-from magos.ui.links import query
 from magos.ui.shell import Live
 
 
@@ -27,7 +23,10 @@ async def project(visit: Visit) -> Response:
         now=visit.context.clock.now(),
         root=visit.root,
     )
-    return visit.page("project", projects.view(found, around), live=_live(visit, found.metadata.name, around.members))
+    live = following(
+        "workspaces", around.members, one("projects", found), namespace=visit.namespace, project=found.metadata.name
+    )
+    return visit.page("project", projects.view(found, around), live=live)
 
 
 async def rollout(visit: Visit) -> Response:
@@ -35,7 +34,9 @@ async def rollout(visit: Visit) -> Response:
     found = await visit.found(ROLLOUTS, visit.context.cluster.rollouts)
     members = await _members(visit, found.spec.project_ref)
     view = rollouts.view(found, members, visit.context.clock.now())
-    return visit.page("rollout", view, live=_live(visit, found.spec.project_ref, members))
+    project_name = found.spec.project_ref
+    live = following("workspaces", members, one("rollouts", found), namespace=visit.namespace, project=project_name)
+    return visit.page("rollout", view, live=live)
 
 
 async def variable_set(visit: Visit) -> Response:
@@ -48,15 +49,9 @@ async def variable_set(visit: Visit) -> Response:
         await visit.beside(WORKSPACES, cluster.workspaces, visit.namespace),
         visit.context.clock.now(),
     )
-    stream = query(f"/apis/{API_VERSION}/variablesets/events", namespace=visit.namespace)
-    return visit.page("variable-set", view, live=Live(stream=stream, name=visit.name))
+    return visit.page("variable-set", view, live=Live(streams=(one("variablesets", found),)))
 
 
 async def _members(visit: Visit, project_name: str) -> tuple[Workspace, ...]:
     listed = await visit.beside(WORKSPACES, visit.context.cluster.workspaces, visit.namespace)
     return tuple(each for each in listed if each.spec.project_ref.name == project_name)
-
-
-def _live(visit: Visit, project_name: str, members: Sequence[Workspace]) -> Live:
-    stream = query(f"/apis/{API_VERSION}/workspaces/events", namespace=visit.namespace, projectRef=project_name)
-    return Live(stream=stream if len(members) <= STREAMED else "")

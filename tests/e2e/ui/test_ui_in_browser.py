@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import tarfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from magos.api.annotations import APPROVED
+from magos.api.rollout import ROLLOUTS
 from magos.api.workspace import WORKSPACES
 from tests.e2e.ui.browser import Site, resize
-from tests.e2e.ui.looking import foreign, keys, noted, one, until
+from tests.e2e.ui.looking import foreign, keys, noted, one, requested, until
 from tests.pages import states
 from tests.pages.house import House
 
@@ -174,6 +176,55 @@ def test_a_change_appears_by_itself(pages: Site, chrome: webdriver.Chrome) -> No
     assert _complaints(chrome) == []
 
 
+def test_a_rollout_that_changes_alone_is_seen_too(pages: Site, chrome: webdriver.Chrome) -> None:
+    async def complete(house: House) -> None:
+        status = {"phase": "Applied", "message": "all that there was to promote is promoted"}
+        await house.user.patch(ROLLOUTS, "shop", "shop", {"status": status}, subresource="status")
+
+    chrome.get(f"{pages.base}/rollouts/shop/shop")
+    _in_sync(chrome)
+    pages.run(complete)
+    until(chrome, lambda it: "is promoted" in one(it, ".answer").text)
+
+
+_AWAY = """
+window.away = true;
+Object.defineProperty(document, "hidden", {get: () => window.away});
+"""
+_BACK = "window.away = arguments[0]; document.dispatchEvent(new Event('visibilitychange'))"
+
+
+@pytest.mark.parametrize("path", ["/workspaces", "/workspaces/shop/shop-dev", "/projects/shop/shop"])
+def test_what_changed_before_the_stream_began_is_shown_and_nothing_is_fetched_twice_else(
+    pages: Site, chrome: webdriver.Chrome, path: str
+) -> None:
+    async def fail(house: House) -> None:
+        status = {"phase": "Failed", "reason": "ApplyFailed", "message": "Error: quota exceeded"}
+        await house.user.patch(WORKSPACES, "shop", "shop-dev", {"status": status}, subresource="status")
+
+    def shown_again() -> bool:
+        return any(url.endswith(path) for url in requested(chrome))
+
+    chrome.execute_cdp_cmd("Network.enable", {})
+    added = chrome.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": _AWAY})
+    try:
+        chrome.get(pages.base + path)
+        requested(chrome)
+        chrome.execute_script(_BACK, False)
+        _in_sync(chrome)
+        chrome.execute_async_script("setTimeout(arguments[0], 300)")
+        assert not shown_again(), "the page was as new as the stream"
+
+        chrome.get(pages.base + path)
+        pages.run(fail)
+        requested(chrome)
+        chrome.execute_script(_BACK, False)
+        until(chrome, lambda _: shown_again())
+        until(chrome, lambda it: "Failed" in it.find_element(By.ID, "live").text)
+    finally:
+        chrome.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", {"identifier": added["identifier"]})
+
+
 _STREAM = """
 class Told extends EventTarget {
   constructor(url) { super(); this.url = url; this.readyState = 1; window.told = this; }
@@ -233,7 +284,7 @@ def test_a_console_goes_on_with_the_next_phase_and_the_next_run(pages: Site, chr
             _tell(chrome, type="line", line="of before")
             chrome.execute_script("window.before = window.told")
             _in_sync(chrome)
-            pages.run(lambda house, run_id=run_id: show(house, run_id))
+            pages.run(partial(show, run_id=run_id))
             until(chrome, lambda it: it.execute_script("return window.told !== window.before"))
             assert chrome.execute_script("return window.told.url").endswith("phase=apply")
             _tell(chrome, type="line", line="of now")

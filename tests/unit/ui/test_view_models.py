@@ -13,6 +13,7 @@ from magos.explain import explain
 from magos.ui import links, logs, rollouts, variablesets
 from magos.ui.progress import StepState, timeline
 from magos.ui.settings import GUIDES
+from magos.ui.shell import mark
 from magos.ui.svg import MOST_NODES, Node, grouped
 from magos.ui.workspace import Choices, Rights, Surroundings, WorkspaceView, view
 from tests.pages import states
@@ -58,6 +59,15 @@ def test_the_dialog_shows_exactly_the_run_that_waits_with_its_violations() -> No
     assert dialog.commit is not None
     assert dialog.commit.full == states.COMMIT
     assert dialog.digest.startswith("sha256:")
+
+
+def test_the_console_of_another_phase_or_run_is_another_one() -> None:
+    assert len({_view(name).console for name in ("pay-dev", "pay-staging", "shop-dev")}) == 3
+
+
+def test_every_set_of_versions_has_its_mark_in_whatever_order() -> None:
+    assert mark(["12", "9"]) == mark(["9", "12"])
+    assert len({mark(each) for each in ([], ["1"], ["2"], ["1", "2"], ["2", "3"], ["12"], ["21"])}) == 7
 
 
 def test_no_dialog_opens_where_nothing_waits_and_the_page_says_so() -> None:

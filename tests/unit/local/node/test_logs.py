@@ -121,3 +121,16 @@ def test_the_offset_of_the_last_lines_is_that_of_splitting(
     whole = text.splitlines(keepends=True)
     expected = "".join(whole[len(whole) - wanted :]) if wanted < len(whole) else text
     assert text[_tail_offset(path, wanted) :] == (expected if wanted else "")
+
+
+async def test_a_follower_that_leaves_is_no_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    container = _Container(tmp_path / "log")
+    container.path.write_text("one\n")
+    async with _client(container, tmp_path / "pki") as client:
+        async with client.stream("GET", "/ns/pod/main?follow=true") as answer:
+            assert answer.is_success
+        for _ in range(10):
+            with container.path.open("a") as log:
+                log.write("two\n")
+            await anyio.sleep(0.05)
+    assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []

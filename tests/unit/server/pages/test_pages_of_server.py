@@ -76,7 +76,7 @@ def test_every_page_is_served_well_formed_and_under_its_own_root() -> None:
             shape = await reader.shape(path)
             assert shape.problems == [], path
             for each in shape.elements:
-                for key in ("href", "src", "action", "data-live", "data-stream"):
+                for key in ("href", "src", "action", "data-live", "data-also", "data-stream"):
                     value = each.attributes.get(key, "#")
                     assert value.startswith(("/deep/", "#", "https://", "data:")) or not value, (path, value)
 
@@ -296,7 +296,19 @@ def test_a_list_follows_changes_by_stream_while_it_is_short() -> None:
     async def test(reader: Reader) -> None:
         assert _body(await reader.shape("/workspaces"))["data-live"].endswith("/workspaces/events")
         _grow(reader.house, 600)
-        assert _body(await reader.shape("/workspaces"))["data-live"] == ""
+        assert "data-live" not in (grown := _body(await reader.shape("/workspaces")))
+        assert grown["data-seconds"] == "15"
+
+    in_house(test)
+
+
+def test_a_page_of_several_kinds_follows_the_object_itself_too() -> None:
+    async def test(reader: Reader) -> None:
+        for path, own in (("/rollouts/shop/shop", "rollouts"), ("/projects/shop/shop", "projects")):
+            body = _body(await reader.shape(path))
+            assert "/workspaces/events?namespace=shop&projectRef=shop" in body["data-live"]
+            assert f"/{own}/events?namespace=shop" in body["data-also"]
+            assert (body["data-live-name"], body["data-also-name"]) == ("", "shop")
 
     in_house(test)
 
