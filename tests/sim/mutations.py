@@ -2408,6 +2408,27 @@ MUTATIONS = (
         _PAGES,
     ),
     Mutation(
+        "pages: what changes alone on a page of several kinds is not followed",
+        "magos/server/pages",
+        "mark=_mark(shown)), *more))",
+        "mark=_mark(shown)),))",
+        _PAGES,
+    ),
+    Mutation(
+        "pages: every page claims to be as new as its stream",
+        "magos/server/pages",
+        "return mark(each.metadata.resource_version for each in shown)",
+        'return mark("" for each in shown)',
+        _PAGES,
+    ),
+    Mutation(
+        "pages: the log of the run before stands in the place of the present one",
+        "magos/ui",
+        'console=f"console-{status.phase}-{status.current_run_id}"',
+        'console=f"console-{status.phase}"',
+        _UI,
+    ),
+    Mutation(
         "pages: violations are taken as acknowledged",
         "magos/server/pages",
         'acknowledged = shown <= set(form.get("acknowledge", []))',

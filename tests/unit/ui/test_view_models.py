@@ -5,11 +5,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from magos.api.names import JobType
+from magos.api.phases import Phase
 from magos.api.rollout import Rollout
 from magos.api.workspace import Source, Workspace
 from magos.explain import explain
+from magos.ids import RunID
 from magos.ui import links, logs, rollouts, variablesets
 from magos.ui.progress import StepState, timeline
 from magos.ui.settings import GUIDES
@@ -62,7 +65,14 @@ def test_the_dialog_shows_exactly_the_run_that_waits_with_its_violations() -> No
 
 
 def test_the_console_of_another_phase_or_run_is_another_one() -> None:
-    assert len({_view(name).console for name in ("pay-dev", "pay-staging", "shop-dev")}) == 3
+    subject = BY_NAME["pay-dev"]
+    around = Surroundings(
+        project=None, account=explain(subject, None, None, states.NOW), rights=Rights(), runs=(), now=states.NOW
+    )
+    status = subject.status
+    others = [replace(status, phase=Phase.APPLYING), replace(status, current_run_id=RunID("20261201T115900-ffffffff"))]
+    shown = [subject, *(replace(subject, status=each) for each in others)]
+    assert len({view(each, around, Choices()).console for each in shown}) == 3
 
 
 def test_every_set_of_versions_has_its_mark_in_whatever_order() -> None:

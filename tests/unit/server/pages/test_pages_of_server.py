@@ -9,8 +9,11 @@ import pytest
 from msgspec import structs
 
 from magos.api.annotations import APPROVED, APPROVED_BY, RECONCILE_REQUEST
+from magos.api.project import PROJECTS
+from magos.api.rollout import ROLLOUTS
 from magos.api.workspace import WORKSPACES
 from magos.ui.render import assets
+from magos.ui.shell import mark
 from tests.pages import states
 from tests.pages.house import House
 from tests.pages.htmlshape import Shape, shape_of
@@ -304,11 +307,14 @@ def test_a_list_follows_changes_by_stream_while_it_is_short() -> None:
 
 def test_a_page_of_several_kinds_follows_the_object_itself_too() -> None:
     async def test(reader: Reader) -> None:
-        for path, own in (("/rollouts/shop/shop", "rollouts"), ("/projects/shop/shop", "projects")):
-            body = _body(await reader.shape(path))
+        user = reader.house.user
+        rollout, project = await user.get(ROLLOUTS, "shop", "shop"), await user.get(PROJECTS, "shop", "shop")
+        for own, shown in (("rollouts", rollout), ("projects", project)):
+            body = _body(await reader.shape(f"/{own}/shop/shop"))
             assert "/workspaces/events?namespace=shop&projectRef=shop" in body["data-live"]
             assert f"/{own}/events?namespace=shop" in body["data-also"]
             assert (body["data-live-name"], body["data-also-name"]) == ("", "shop")
+            assert body["data-also-mark"] == mark([shown.metadata.resource_version])
 
     in_house(test)
 
