@@ -2410,8 +2410,15 @@ MUTATIONS = (
     Mutation(
         "pages: what changes alone on a page of several kinds is not followed",
         "magos/server/pages",
-        "mark=_mark(shown)), *more))",
-        "mark=_mark(shown)),))",
+        "projectRef=project), _one(plural, shown)))",
+        "projectRef=project),))",
+        _PAGES,
+    ),
+    Mutation(
+        "pages: a stream is named to who may not watch it",
+        "magos/server/pages",
+        '    allowed = await _may_watch(visit, plural) and await _may_watch(visit, "workspaces")',
+        "    allowed = await _may_watch(visit, plural)",
         _PAGES,
     ),
     Mutation(

@@ -6,10 +6,9 @@ from magos.api.project import PROJECTS
 from magos.api.rollout import ROLLOUTS
 from magos.api.variableset import VARIABLESETS
 from magos.api.workspace import WORKSPACES, Workspace
-from magos.server.pages.following import following, one
+from magos.server.pages.following import alone, with_members
 from magos.server.pages.visit import Visit
 from magos.ui import projects, rollouts, variablesets
-from magos.ui.shell import Live
 
 
 async def project(visit: Visit) -> Response:
@@ -23,9 +22,7 @@ async def project(visit: Visit) -> Response:
         now=visit.context.clock.now(),
         root=visit.root,
     )
-    live = following(
-        "workspaces", around.members, one("projects", found), namespace=visit.namespace, project=found.metadata.name
-    )
+    live = await with_members(visit, "projects", found, found.metadata.name, around.members)
     return visit.page("project", projects.view(found, around), live=live)
 
 
@@ -34,8 +31,7 @@ async def rollout(visit: Visit) -> Response:
     found = await visit.found(ROLLOUTS, visit.context.cluster.rollouts)
     members = await _members(visit, found.spec.project_ref)
     view = rollouts.view(found, members, visit.context.clock.now())
-    project_name = found.spec.project_ref
-    live = following("workspaces", members, one("rollouts", found), namespace=visit.namespace, project=project_name)
+    live = await with_members(visit, "rollouts", found, found.spec.project_ref, members)
     return visit.page("rollout", view, live=live)
 
 
@@ -49,7 +45,7 @@ async def variable_set(visit: Visit) -> Response:
         await visit.beside(WORKSPACES, cluster.workspaces, visit.namespace),
         visit.context.clock.now(),
     )
-    return visit.page("variable-set", view, live=Live(streams=(one("variablesets", found),)))
+    return visit.page("variable-set", view, live=await alone(visit, "variablesets", found))
 
 
 async def _members(visit: Visit, project_name: str) -> tuple[Workspace, ...]:

@@ -9,11 +9,10 @@ from magos.ids import RunID, parse_run_id
 from magos.server import writes
 from magos.server.access import Right
 from magos.server.currentrun import filled, recent_runs, with_recent
-from magos.server.pages.following import one
+from magos.server.pages.following import alone
 from magos.server.pages.visit import Visit
 from magos.server.problems import Problem
 from magos.ui import links, runs
-from magos.ui.shell import Live
 from magos.ui.workspace import Choices, Rights, Surroundings, Tab, view
 
 DOWN = "Run history is not available at the moment: only the current run is shown. All else works."
@@ -59,7 +58,7 @@ async def run(visit: Visit) -> Response:
     row = runs.run_row(workspace, found, visit.context.clock.now())
     name = workspace.metadata.name
     path = links.page("workspaces", workspace.metadata.namespace, name)
-    live = Live(streams=(one("workspaces", workspace),)) if found.result is None else None
+    live = await alone(visit, "workspaces", workspace) if found.result is None else None
     return visit.page("run", runs.RunPageView(run=row, name=name, path=path), live=live)
 
 
@@ -111,7 +110,7 @@ async def _shown(visit: Visit, workspace: Workspace, problem: Problem | None = N
     )
     status = problem.status if problem else 200
     return visit.page(
-        "workspace", view(workspace, around, choices), live=Live(streams=(one("workspaces", workspace),)), status=status
+        "workspace", view(workspace, around, choices), live=await alone(visit, "workspaces", workspace), status=status
     )
 
 

@@ -319,6 +319,26 @@ def test_a_page_of_several_kinds_follows_the_object_itself_too() -> None:
     in_house(test)
 
 
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/workspaces/shop/shop-dev", "workspaces"),
+        ("/projects/shop/shop", "workspaces"),
+        ("/projects/shop/shop", "projects"),
+        ("/rollouts/shop/shop", "rollouts"),
+        ("/variable-sets/shop/common", "variablesets"),
+    ],
+)
+def test_whoever_may_not_watch_has_the_page_fetched_again_and_no_lost_connection(path: str, kind: str) -> None:
+    async def test(reader: Reader) -> None:
+        assert "data-live" in _body(await reader.shape(path))
+        reader.house.access.refused = {f"watch {kind}"}
+        body = _body(await reader.shape(path))
+        assert ("data-live" in body, body["data-seconds"]) == (False, "15")
+
+    in_house(test)
+
+
 def test_the_list_of_5000_workspaces_costs_little_more_than_that_of_50() -> None:
     async def test(reader: Reader) -> None:
         async def cost(path: str) -> float:
