@@ -1,5 +1,7 @@
 """What stands around every page: who looks, in which theme, and what is refreshed while they look."""
 
+from collections.abc import Iterable
+
 from msgspec import Struct
 
 NAVIGATION = (
@@ -13,14 +15,33 @@ NAVIGATION = (
 """Title, path, icon and the key after ``g`` of the sections."""
 
 
-class Live(Struct, frozen=True, kw_only=True):
-    """What tells a page that it is out of date."""
+class Stream(Struct, frozen=True, kw_only=True):
+    """Changes that put a page out of date."""
 
-    stream: str = ""
-    """Path of the stream of changes. Empty where the page is fetched again every ``seconds`` instead."""
+    path: str
+    """Path of a stream of changes, below the root."""
     name: str = ""
     """Name of the one object whose changes count. Empty for all of the stream."""
+    mark: str = ""
+    """The :func:`mark` of the objects that are shown: the page is out of date if the stream begins with others."""
+
+
+class Live(Struct, frozen=True, kw_only=True):
+    """What tells a page that it is out of date: up to two streams, or the time where there are none."""
+
+    streams: tuple[Stream, ...] = ()
     seconds: int = 15
+
+
+def mark(versions: Iterable[str]) -> str:
+    """Return a number that tells one set of resource versions from another; app.js reckons it in the same way."""
+    total = 0
+    for version in versions:
+        number = 0
+        for character in version:
+            number = (number * 31 + ord(character)) & 0xFFFFFFFF
+        total = (total + number) & 0xFFFFFFFF
+    return str(total)
 
 
 class Shell(Struct, frozen=True, kw_only=True):

@@ -103,6 +103,8 @@ class WorkspaceView(Struct, frozen=True, kw_only=True):
     log_path: str
     live_log: str
     """Path of the stream of the running phase's log; empty while nothing runs."""
+    console: str
+    """Names the phase and run of that log: another one is shown anew, and not in the place of this one."""
     facts: tuple[Fact, ...]
     repository: Repository
     commit: Commit | None
@@ -162,6 +164,7 @@ def view(workspace: Workspace, around: Surroundings, choices: Choices) -> Worksp
         tabs=tuple((tab, links.query(path, tab="" if tab is Tab.OVERVIEW else str(tab))) for tab in Tab),
         log_path=log_path(workspace) if status.current_run_id else "",
         live_log=live_log(workspace),
+        console=f"console-{status.phase}-{status.current_run_id}",
         facts=_facts(workspace, now),
         repository=links.repository(spec.source),
         commit=links.commit(spec.source, status.observed_revision),

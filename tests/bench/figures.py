@@ -10,6 +10,7 @@ from tests.bench import (
     fleet,
     history,
     hostile,
+    loglines,
     pages,
     pause,
     redaction,
@@ -38,6 +39,7 @@ _GROUPS: tuple[tuple[tuple[str, ...], Callable[[], Figures]], ...] = (
     (("redaction.ms_per_line",), redaction.measure),
     (simulation.NAMES, simulation.measure),
     (fleet.NAMES, fleet.measure),
+    (loglines.NAMES, loglines.measure),
     (crowd.NAMES, crowd.measure),
     (pages.NAMES, pages.measure),
 )

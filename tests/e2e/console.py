@@ -74,8 +74,12 @@ class Console:
         return answer.content if answer.is_success else b""
 
     def events(self, kind: str, **query: str) -> Generator[Mapping[str, str], None, None]:
+        """Yield the changes of a kind as ``events_at`` does."""
+        return self.events_at(f"{kind}/events", **query)
+
+    def events_at(self, path: str, **query: str) -> Generator[Mapping[str, str], None, None]:
         """Yield the events of a live stream as they come, each with its fields; close the iterator to end it."""
-        with self.http.stream("GET", f"{API}/{kind}/events", params=query) as answer:
+        with self.http.stream("GET", f"{API}/{path}", params=query) as answer:
             assert answer.status_code == 200
             assert answer.headers["content-type"].startswith("text/event-stream")
             fields: dict[str, str] = {}

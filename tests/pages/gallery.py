@@ -15,7 +15,7 @@ from magos.history.runs import Run
 from magos.ui import errors, home, logs, projects, rollouts, runs, settings, variablesets, workspace, workspaces
 from magos.ui.login import login
 from magos.ui.render import assets, render
-from magos.ui.shell import Live, Shell
+from magos.ui.shell import Live, Shell, Stream
 from tests.pages import states
 
 __all__ = ["LoginState", "gallery", "shell"]
@@ -33,6 +33,8 @@ class LoginState(msgspec.Struct, frozen=True, kw_only=True):
     return_path: str = "/workspaces"
     csrf: str = "token"
 
+
+LIVE = Live(streams=(Stream(path="/apis/x/events"), Stream(path="/apis/y/events", name="shop", mark="1")))
 
 _FIXED = frozenset(
     {
@@ -57,7 +59,7 @@ def _changed(item: Any, change: Change, key: str = "") -> Any:
 def shell(root: str = "", **more: Any) -> Shell:
     """Return what stands around a page."""
     fields = {"path": "/workspaces", "version": "1.2.3", "username": "jane", "csrf": "token", **more}
-    return Shell(root=root, assets=assets(), now="2026-12-01T12:00:00Z", live=Live(stream="/apis/x/events"), **fields)
+    return Shell(root=root, assets=assets(), now="2026-12-01T12:00:00Z", live=LIVE, **fields)
 
 
 def gallery(change: Change = str, root: str = "") -> Iterator[tuple[str, str]]:

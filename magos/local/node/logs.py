@@ -10,7 +10,7 @@ was written is not known, so a request with ``sinceSeconds`` gets a 400 that say
 
 import ssl
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -182,9 +182,10 @@ def _application(find: FindLog) -> "web.Application":
             return web.Response(status=400, text=text)
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         await response.prepare(request)
-        async for block in _chunks(log, options):
-            await response.write(block)
-        await response.write_eof()
+        with suppress(ConnectionResetError):  # whoever followed has seen enough
+            async for block in _chunks(log, options):
+                await response.write(block)
+            await response.write_eof()
         return response
 
     application = web.Application()

@@ -7,24 +7,19 @@ from typing import Any
 from msgspec import Struct
 from starlette.responses import Response
 
-from magos.api.meta import Resource
 from magos.api.project import PROJECTS
 from magos.api.rollout import ROLLOUTS
-from magos.api.status import API_VERSION
 from magos.api.variableset import VARIABLESETS
 from magos.api.workspace import WORKSPACES, Workspace
+from magos.server.pages.following import following
 from magos.server.pages.visit import Visit
 from magos.ui import home as homepage
 from magos.ui import links
 from magos.ui.projects import project_row
 from magos.ui.rollouts import rollout_row
-from magos.ui.shell import Live
 from magos.ui.variablesets import set_row
 from magos.ui.workspaces import PAGE, Query
 from magos.ui.workspaces import view as list_view
-
-STREAMED = 500
-"""Up to so many objects a list follows their stream, which begins with all of them; a longer one is fetched again."""
 
 
 class ListPage(Struct, frozen=True, kw_only=True):
@@ -39,7 +34,7 @@ async def home(visit: Visit) -> Response:
     """Show what needs the caller, what is broken, what runs and what was applied lately."""
     workspaces = await visit.listed(WORKSPACES, visit.context.cluster.workspaces)
     view = homepage.view(workspaces, visit.account, visit.context.clock.now())
-    return visit.page("home", view, live=_live("workspaces", workspaces))
+    return visit.page("home", view, live=following("workspaces", workspaces))
 
 
 async def workspaces(visit: Visit) -> Response:
@@ -47,7 +42,7 @@ async def workspaces(visit: Visit) -> Response:
     found = await visit.listed(WORKSPACES, visit.context.cluster.workspaces)
     query = Query.parse(dict(visit.request.query_params))
     view = list_view(found, query, visit.account, visit.context.clock.now())
-    return visit.page("workspaces", view, live=_live("workspaces", found))
+    return visit.page("workspaces", view, live=following("workspaces", found))
 
 
 async def projects(visit: Visit) -> Response:
@@ -60,13 +55,13 @@ async def projects(visit: Visit) -> Response:
     page = _page(
         visit, "/projects", found, lambda each: project_row(each, members[each.metadata.namespace, each.metadata.name])
     )
-    return visit.page("projects", page, live=_live("projects", found))
+    return visit.page("projects", page, live=following("projects", found))
 
 
 async def rollouts(visit: Visit) -> Response:
     """Show the list of Rollouts."""
     found = await visit.listed(ROLLOUTS, visit.context.cluster.rollouts)
-    return visit.page("rollouts", _page(visit, "/rollouts", found, rollout_row), live=_live("rollouts", found))
+    return visit.page("rollouts", _page(visit, "/rollouts", found, rollout_row), live=following("rollouts", found))
 
 
 async def variable_sets(visit: Visit) -> Response:
@@ -74,11 +69,7 @@ async def variable_sets(visit: Visit) -> Response:
     found = await visit.listed(VARIABLESETS, visit.context.cluster.variable_sets)
     now = visit.context.clock.now()
     page = _page(visit, "/variable-sets", found, lambda each: set_row(each, now))
-    return visit.page("variable-sets", page, live=_live("variablesets", found))
-
-
-def _live(plural: str, shown: Sequence[Resource]) -> Live:
-    return Live(stream=f"/apis/{API_VERSION}/{plural}/events" if len(shown) <= STREAMED else "")
+    return visit.page("variable-sets", page, live=following("variablesets", found))
 
 
 def _page(visit: Visit, path: str, found: Sequence[Any], row: Callable[[Any], Any]) -> ListPage:

@@ -2,7 +2,6 @@
 
 from starlette.responses import Response
 
-from magos.api.status import API_VERSION
 from magos.api.workspace import WORKSPACES, Workspace
 from magos.history.runs import Run
 from magos.history.store import HistoryUnavailable
@@ -10,10 +9,10 @@ from magos.ids import RunID, parse_run_id
 from magos.server import writes
 from magos.server.access import Right
 from magos.server.currentrun import filled, recent_runs, with_recent
+from magos.server.pages.following import alone
 from magos.server.pages.visit import Visit
 from magos.server.problems import Problem
 from magos.ui import links, runs
-from magos.ui.shell import Live
 from magos.ui.workspace import Choices, Rights, Surroundings, Tab, view
 
 DOWN = "Run history is not available at the moment: only the current run is shown. All else works."
@@ -59,7 +58,7 @@ async def run(visit: Visit) -> Response:
     row = runs.run_row(workspace, found, visit.context.clock.now())
     name = workspace.metadata.name
     path = links.page("workspaces", workspace.metadata.namespace, name)
-    live = _live(visit) if found.result is None else None
+    live = await alone(visit, "workspaces", workspace) if found.result is None else None
     return visit.page("run", runs.RunPageView(run=row, name=name, path=path), live=live)
 
 
@@ -110,7 +109,9 @@ async def _shown(visit: Visit, workspace: Workspace, problem: Problem | None = N
         root=visit.root,
     )
     status = problem.status if problem else 200
-    return visit.page("workspace", view(workspace, around, choices), live=_live(visit), status=status)
+    return visit.page(
+        "workspace", view(workspace, around, choices), live=await alone(visit, "workspaces", workspace), status=status
+    )
 
 
 async def _runs(visit: Visit, workspace: Workspace, choices: Choices) -> tuple[tuple[Run, ...], str, str]:
@@ -138,8 +139,3 @@ async def _rights(visit: Visit) -> Rights:
         reconcile=await refusal(writes.right_to_reconcile(visit.namespace, visit.name)),
         approve=await refusal(writes.right_to_approve(visit.namespace, visit.name)),
     )
-
-
-def _live(visit: Visit) -> Live:
-    stream = links.query(f"/apis/{API_VERSION}/workspaces/events", namespace=visit.namespace)
-    return Live(stream=stream, name=visit.name)

@@ -103,51 +103,73 @@
     if (response.raw.redirected) location.reload();
   });
 
-  const live = () => {
-    const name = body.dataset.liveName;
-    let synced = false;
+  // What a stream begins with says whether the page was already out of date when it was opened.
+  const markOf = (versions) => {
+    let total = 0;
+    for (const version of versions) {
+      let number = 0;
+      for (let at = 0; at < version.length; at += 1) number = (Math.imul(number, 31) + version.charCodeAt(at)) >>> 0;
+      total = (total + number) >>> 0;
+    }
+    return String(total);
+  };
+  const live = (key) => {
+    const path = body.dataset[key];
+    const name = body.dataset[`${key}Name`];
+    const mark = body.dataset[`${key}Mark`];
     let broken = false;
     let wait = 1000;
+    let source = null;
     const open = () => {
-      const source = new EventSource(body.dataset.live);
-      source.addEventListener("synced", () => {
+      if (document.hidden || source) return;
+      const there = new Map();
+      let synced = false;
+      const opened = new EventSource(path);
+      source = opened;
+      opened.addEventListener("synced", () => {
         synced = true;
         wait = 1000;
-        if (broken) soon();
+        if (broken || markOf(there.values()) !== mark) soon();
         broken = false;
         disconnected(false);
       });
-      source.onmessage = (event) => {
-        if (!synced) return;
-        const object = JSON.parse(event.data).object;
-        if (name && object?.metadata?.name !== name) return;
+      opened.onmessage = (event) => {
+        const { type, object } = JSON.parse(event.data);
+        const { namespace, name: its, resourceVersion } = object.metadata;
+        if (name && its !== name) return;
+        if (type === "DELETED") there.delete(`${namespace}/${its}`);
+        else there.set(`${namespace}/${its}`, resourceVersion);
         if (name) check(object);
-        soon();
+        if (synced) soon();
       };
       const over = () => {
-        synced = false;
-        if (source.readyState !== EventSource.CLOSED && source.readyState !== EventSource.CONNECTING) source.close();
+        opened.close();
+        if (source === opened) source = null;
         broken = true;
         disconnected(true);
-        if (source.readyState === EventSource.CLOSED) {
-          setTimeout(open, wait);
-          wait = Math.min(wait * 2, 30000);
-        }
+        setTimeout(open, wait);
+        wait = Math.min(wait * 2, 30000);
       };
-      source.addEventListener("resync", () => {
-        source.close();
-        over();
-      });
-      source.onerror = over;
-      addEventListener("pagehide", () => source.close(), { once: true });
+      opened.addEventListener("resync", over);
+      opened.onerror = over;
+    };
+    const close = () => {
+      source?.close();
+      source = null;
+      broken = true;
     };
     open();
+    // A browser has few connections to a server: pages that nobody looks at hold none.
+    document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
+    addEventListener("pagehide", close);
+    addEventListener("pageshow", open);
   };
-  if (body.dataset.live) live();
-  else if (body.dataset.liveSeconds) {
+  const streams = ["live", "also"].filter((key) => body.dataset[key]);
+  streams.forEach(live);
+  if (body.dataset.seconds) {
     setInterval(() => {
       if (!document.hidden) refresh().catch(() => disconnected(true));
-    }, body.dataset.liveSeconds * 1000);
+    }, body.dataset.seconds * 1000);
   }
 
   // --- dialogs: modal here, plain on a page without JavaScript; closing gives the focus back
@@ -372,8 +394,17 @@
     source.onerror = () => {
       state.textContent = source.readyState === EventSource.CLOSED ? "the log is not available" : "reconnecting";
     };
+    followed.set(box, source);
   };
-  const consoles = () => all("[data-stream]").forEach(follow);
+  const followed = new Map();
+  const consoles = () => {
+    for (const [box, source] of followed) {
+      if (box.isConnected) continue;
+      source.close();
+      followed.delete(box);
+    }
+    all("[data-stream]").forEach(follow);
+  };
   consoles();
   document.addEventListener("click", (event) => {
     const button = event.target.closest?.("[data-wrap]");

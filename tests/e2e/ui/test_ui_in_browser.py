@@ -4,21 +4,20 @@ import json
 import os
 import subprocess
 import tarfile
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.remote.webelement import WebElement
-from selenium.webdriver.support.ui import WebDriverWait
 
 from magos.api.annotations import APPROVED
+from magos.api.rollout import ROLLOUTS
 from magos.api.workspace import WORKSPACES
 from tests.e2e.ui.browser import Site, resize
+from tests.e2e.ui.looking import foreign, keys, noted, one, requested, until
 from tests.pages import states
 from tests.pages.house import House
 
@@ -36,37 +35,16 @@ PAGES = {
 AXE = "axe-core@4.14.1"
 
 
-def _until(chrome: webdriver.Chrome, true: Callable[[webdriver.Chrome], Any]) -> Any:
-    return WebDriverWait(chrome, 10, 0.05).until(true)
-
-
-def _one(chrome: webdriver.Chrome, selector: str) -> WebElement:
-    return chrome.find_element(By.CSS_SELECTOR, selector)
-
-
-def _keys(chrome: webdriver.Chrome, *keys: str) -> None:
-    for key in keys:
-        chrome.switch_to.active_element.send_keys(key)
-
-
-def _log(chrome: webdriver.Chrome, kind: str) -> list[dict[str, Any]]:
-    """Return what the browser has noted since the last call."""
-    found: list[dict[str, Any]] = chrome.get_log(kind)  # type: ignore[no-untyped-call]
-    return found
-
-
-def _requested(chrome: webdriver.Chrome) -> set[str]:
-    """Return what the browser has asked for since the last call."""
-    found = set()
-    for entry in _log(chrome, "performance"):
-        message = json.loads(entry["message"])["message"]
-        if message["method"] == "Network.requestWillBeSent":
-            found.add(message["params"]["request"]["url"])
-    return found
+def _in_sync(chrome: webdriver.Chrome) -> None:
+    """Wait until the page has everything that its stream begins with."""
+    chrome.execute_async_script(
+        "const done = arguments[0]; const source = new EventSource(document.body.dataset.live);"
+        " source.addEventListener('synced', () => { source.close(); setTimeout(done, 300); });"
+    )
 
 
 def _complaints(chrome: webdriver.Chrome) -> list[str]:
-    return [each["message"] for each in _log(chrome, "browser") if " 404 " not in each["message"]]
+    return [each["message"] for each in noted(chrome, "browser") if " 404 " not in each["message"]]
 
 
 def test_every_page_fits_both_screens_in_both_themes_and_loads_nothing_from_elsewhere(
@@ -84,8 +62,7 @@ def test_every_page_fits_both_screens_in_both_themes_and_loads_nothing_from_else
                 assert wide <= width, f"{name} is {wide} wide on {width}"
                 chrome.save_screenshot(str(folder / f"{name}-{width}-{theme}.png"))
                 assert _complaints(chrome) == [], name
-                hosts = {urlsplit(url).netloc for url in _requested(chrome) if url.startswith("http")}
-                assert hosts <= {urlsplit(pages.base).netloc}, name
+                assert foreign(chrome, pages.base) == set(), name
 
 
 def test_the_layout_does_not_shift_while_a_page_loads(pages: Site, chrome: webdriver.Chrome) -> None:
@@ -102,33 +79,33 @@ def test_the_layout_does_not_shift_while_a_page_loads(pages: Site, chrome: webdr
 
 def test_keys_search_walk_open_and_go(pages: Site, chrome: webdriver.Chrome) -> None:
     chrome.get(f"{pages.base}/workspaces?view=rows")
-    _keys(chrome, "/")
+    keys(chrome, "/")
     assert chrome.switch_to.active_element.get_attribute("name") == "q"
-    _keys(chrome, "pay-", Keys.ESCAPE)
-    _until(chrome, lambda it: len(it.find_elements(By.CSS_SELECTOR, "#live [data-row]")) == 3)
+    keys(chrome, "pay-", Keys.ESCAPE)
+    until(chrome, lambda it: len(it.find_elements(By.CSS_SELECTOR, "#live [data-row]")) == 3)
     assert "q=pay-" in chrome.current_url
-    _keys(chrome, "j", "j", "k")
-    chosen = _one(chrome, "[data-row].at .l-name").text
-    _keys(chrome, Keys.ENTER)
-    _until(chrome, lambda it: it.current_url.endswith(f"/workspaces/shop/{chosen}"))
-    _keys(chrome, "g", "p")
-    _until(chrome, lambda it: it.current_url.endswith("/projects"))
-    _keys(chrome, "?")
-    _until(chrome, lambda it: it.find_element(By.CSS_SELECTOR, "#help").is_displayed())
-    _keys(chrome, Keys.ESCAPE)
-    _until(chrome, lambda it: not it.find_element(By.CSS_SELECTOR, "#help").is_displayed())
+    keys(chrome, "j", "j", "k")
+    chosen = one(chrome, "[data-row].at .l-name").text
+    keys(chrome, Keys.ENTER)
+    until(chrome, lambda it: it.current_url.endswith(f"/workspaces/shop/{chosen}"))
+    keys(chrome, "g", "p")
+    until(chrome, lambda it: it.current_url.endswith("/projects"))
+    keys(chrome, "?")
+    until(chrome, lambda it: it.find_element(By.CSS_SELECTOR, "#help").is_displayed())
+    keys(chrome, Keys.ESCAPE)
+    until(chrome, lambda it: not it.find_element(By.CSS_SELECTOR, "#help").is_displayed())
 
 
 def test_a_dialog_keeps_the_focus_and_gives_it_back(pages: Site, chrome: webdriver.Chrome) -> None:
     chrome.get(f"{pages.base}/workspaces/shop/shop-prod")
-    _keys(chrome, "a")
-    _until(chrome, lambda it: it.find_elements(By.CSS_SELECTOR, "dialog:modal[data-dialog]"))
+    keys(chrome, "a")
+    until(chrome, lambda it: it.find_elements(By.CSS_SELECTOR, "dialog:modal[data-dialog]"))
     for _ in range(12):
-        _keys(chrome, Keys.TAB)
+        keys(chrome, Keys.TAB)
         focus = "const at = document.activeElement; return at === document.body || Boolean(at.closest('dialog'))"
         assert chrome.execute_script(focus)
     chrome.find_element(By.CSS_SELECTOR, "dialog [data-close]").send_keys(Keys.ESCAPE)
-    _until(chrome, lambda it: not it.find_elements(By.CSS_SELECTOR, "dialog[data-dialog]"))
+    until(chrome, lambda it: not it.find_elements(By.CSS_SELECTOR, "dialog[data-dialog]"))
     assert chrome.switch_to.active_element.get_attribute("id") == "do-a"
     assert chrome.current_url.endswith("/workspaces/shop/shop-prod")
 
@@ -141,13 +118,13 @@ def test_approving_needs_every_violation_and_approves_the_run_that_was_shown(
         return found.metadata.annotations.get(APPROVED)
 
     chrome.get(f"{pages.base}/workspaces/shop/pay-prod?dialog=approve")
-    assert _one(chrome, "dialog .counts").text.split()[:3] == ["1", "to", "destroy"]
-    _one(chrome, "dialog .danger").click()
+    assert one(chrome, "dialog .counts").text.split()[:3] == ["1", "to", "destroy"]
+    one(chrome, "dialog .danger").click()
     assert pages.run(approved) is None, "the browser asks for the boxes first"
     for box in chrome.find_elements(By.CSS_SELECTOR, "dialog [type=checkbox]"):
         box.click()
-    _one(chrome, "dialog .danger").click()
-    _until(chrome, lambda it: "dialog" not in it.current_url)
+    one(chrome, "dialog .danger").click()
+    until(chrome, lambda it: "dialog" not in it.current_url)
     assert pages.run(approved) == states.RUN
 
 
@@ -162,13 +139,10 @@ def test_a_run_that_changes_under_an_open_dialog_can_no_longer_be_approved(
         await house.user.patch(WORKSPACES, "shop", "shop-prod", {"status": status}, subresource="status")
 
     chrome.get(f"{pages.base}/workspaces/shop/shop-prod?dialog=approve")
-    chrome.execute_async_script(
-        "const done = arguments[0]; const source = new EventSource(document.body.dataset.live);"
-        " source.addEventListener('synced', () => { source.close(); setTimeout(done, 300); });"
-    )
+    _in_sync(chrome)
     pages.run(change)
-    _until(chrome, lambda it: not it.find_element(By.CSS_SELECTOR, "dialog .danger").is_enabled())
-    assert other in _one(chrome, "dialog .stale").text
+    until(chrome, lambda it: not it.find_element(By.CSS_SELECTOR, "dialog .danger").is_enabled())
+    assert other in one(chrome, "dialog .stale").text
 
 
 def test_a_list_that_needs_a_login_again_leads_there_and_shows_no_nonsense(
@@ -176,17 +150,17 @@ def test_a_list_that_needs_a_login_again_leads_there_and_shows_no_nonsense(
 ) -> None:
     chrome.get(f"{pages.base}/workspaces?view=rows")
     pages.house.login.closed = True
-    _keys(chrome, "/", "pay")
-    _until(chrome, lambda it: "/login?return=" in it.current_url)
+    keys(chrome, "/", "pay")
+    until(chrome, lambda it: "/login?return=" in it.current_url)
 
 
 def test_a_server_in_trouble_leaves_what_is_shown_and_says_so(pages: Site, chrome: webdriver.Chrome) -> None:
     chrome.get(f"{pages.base}/workspaces/shop/shop-dev?tab=runs")
     chrome.get(f"{pages.base}/workspaces?view=rows")
     pages.house.access.down = True
-    _keys(chrome, "/", "pay")
-    _until(chrome, lambda it: it.find_element(By.CSS_SELECTOR, ".lost").is_displayed())
-    assert "Shown as of" in _one(chrome, ".lost").text
+    keys(chrome, "/", "pay")
+    until(chrome, lambda it: it.find_element(By.CSS_SELECTOR, ".lost").is_displayed())
+    assert "Shown as of" in one(chrome, ".lost").text
     assert len(chrome.find_elements(By.CSS_SELECTOR, "#live [data-row]")) == len(states.WORKSPACES)
 
 
@@ -196,21 +170,71 @@ def test_a_change_appears_by_itself(pages: Site, chrome: webdriver.Chrome) -> No
         await house.user.patch(WORKSPACES, "shop", "shop-dev", {"status": status}, subresource="status")
 
     chrome.get(f"{pages.base}/workspaces/shop/shop-dev")
-    chrome.execute_async_script(
-        "const done = arguments[0]; const source = new EventSource(document.body.dataset.live);"
-        " source.addEventListener('synced', () => { source.close(); setTimeout(done, 300); });"
-    )
+    _in_sync(chrome)
     pages.run(fail)
-    _until(chrome, lambda it: "quota exceeded" in it.find_element(By.ID, "live").text)
+    until(chrome, lambda it: "quota exceeded" in it.find_element(By.ID, "live").text)
     assert _complaints(chrome) == []
 
 
-_STREAM = """
-window.EventSource = class extends EventTarget {
-  constructor(url) { super(); this.url = url; this.readyState = 1; if (url.includes("log/stream")) window.told = this; }
-  close() { this.readyState = 2; }
-};
+def test_a_rollout_that_changes_alone_is_seen_too(pages: Site, chrome: webdriver.Chrome) -> None:
+    async def complete(house: House) -> None:
+        status = {"phase": "Applied", "message": "all that there was to promote is promoted"}
+        await house.user.patch(ROLLOUTS, "shop", "shop", {"status": status}, subresource="status")
+
+    chrome.get(f"{pages.base}/rollouts/shop/shop")
+    _in_sync(chrome)
+    pages.run(complete)
+    until(chrome, lambda it: "is promoted" in one(it, ".answer").text)
+
+
+_AWAY = """
+window.away = true;
+Object.defineProperty(document, "hidden", {get: () => window.away});
 """
+_BACK = "window.away = arguments[0]; document.dispatchEvent(new Event('visibilitychange'))"
+
+
+@pytest.mark.parametrize("path", ["/workspaces", "/workspaces/shop/shop-dev", "/projects/shop/shop"])
+def test_what_changed_before_the_stream_began_is_shown_and_nothing_is_fetched_twice_else(
+    pages: Site, chrome: webdriver.Chrome, path: str
+) -> None:
+    async def fail(house: House) -> None:
+        status = {"phase": "Failed", "reason": "ApplyFailed", "message": "Error: quota exceeded"}
+        await house.user.patch(WORKSPACES, "shop", "shop-dev", {"status": status}, subresource="status")
+
+    def shown_again() -> bool:
+        return any(url.endswith(path) for url in requested(chrome))
+
+    chrome.execute_cdp_cmd("Network.enable", {})
+    added = chrome.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": _AWAY})
+    try:
+        chrome.get(pages.base + path)
+        requested(chrome)
+        chrome.execute_script(_BACK, False)
+        _in_sync(chrome)
+        chrome.execute_async_script("setTimeout(arguments[0], 300)")
+        assert not shown_again(), "the page was as new as the stream"
+
+        chrome.get(pages.base + path)
+        pages.run(fail)
+        requested(chrome)
+        chrome.execute_script(_BACK, False)
+        until(chrome, lambda _: shown_again())
+        until(chrome, lambda it: "Failed" in it.find_element(By.ID, "live").text)
+    finally:
+        chrome.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", {"identifier": added["identifier"]})
+
+
+_STREAM = """
+class Told extends EventTarget {
+  constructor(url) { super(); this.url = url; this.readyState = 1; window.told = this; }
+  close() { this.readyState = 2; }
+}
+window.EventSource = new Proxy(window.EventSource, {
+  construct: (real, [url]) => url.includes("log/stream") ? new Told(url) : new real(url),
+});
+"""
+"""Streams of logs are told by the test."""
 
 
 def _tell(chrome: webdriver.Chrome, **event: str) -> None:
@@ -224,45 +248,70 @@ def test_lines_of_a_live_log_appear_as_text_and_are_followed_until_somebody_scro
     try:
         chrome.get(f"{pages.base}/workspaces/shop/pay-dev?tab=log")
         _tell(chrome, type="status", message="waiting for the pod")
-        assert _one(chrome, "[data-console-state]").text == "waiting for the pod"
+        assert one(chrome, "[data-console-state]").text == "waiting for the pod"
         for line in ("=== terraform ===", "\x1b[31mError: \x1b[0mno", "<img src=x onerror=alert(1)>\u202e\x1b[2J"):
             _tell(chrome, type="line", line=line)
-        lines = chrome.find_elements(By.CSS_SELECTOR, "#console .ln")
+        lines = chrome.find_elements(By.CSS_SELECTOR, ".console .ln")
         assert [each.get_attribute("class") for each in lines] == ["ln head", "ln error", "ln"]
-        assert _one(chrome, "#L2 .a-f1").text.strip() == "Error:"
-        assert _one(chrome, "#L3 > span").text == "<img src=x onerror=alert(1)>\\u202e"
+        assert one(chrome, "#L2 .a-f1").text.strip() == "Error:"
+        assert one(chrome, "#L3 > span").text == "<img src=x onerror=alert(1)>\\u202e"
         for number in range(100):
             _tell(chrome, type="line", line=f"line {number}")
         end = (
-            "const box = document.getElementById('console'); return box.scrollHeight - box.scrollTop - box.clientHeight"
+            "const box = document.querySelector('.console'); return box.scrollHeight - box.scrollTop - box.clientHeight"
         )
         assert chrome.execute_script(end) < 40
-        chrome.execute_script("document.getElementById('console').scrollTop = 0")
-        _until(chrome, lambda it: it.find_element(By.CSS_SELECTOR, "[data-follow]").text == "Paused: follow")
+        chrome.execute_script("document.querySelector('.console').scrollTop = 0")
+        until(chrome, lambda it: it.find_element(By.CSS_SELECTOR, "[data-follow]").text == "Paused: follow")
         _tell(chrome, type="line", line="last")
         assert chrome.execute_script(end) > 40
         _tell(chrome, type="eof")
-        assert _one(chrome, "[data-console-state]").text == "the log has ended"
+        assert one(chrome, "[data-console-state]").text == "the log has ended"
+    finally:
+        chrome.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", {"identifier": added["identifier"]})
+
+
+def test_a_console_goes_on_with_the_next_phase_and_the_next_run(pages: Site, chrome: webdriver.Chrome) -> None:
+    async def show(house: House, run_id: str) -> None:
+        status = {"phase": "Applying", "reason": "Applying", "currentRunID": run_id}
+        await house.user.patch(WORKSPACES, "shop", "pay-dev", {"status": status}, subresource="status")
+
+    added = chrome.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": _STREAM})
+    try:
+        chrome.get(f"{pages.base}/workspaces/shop/pay-dev?tab=log")
+        assert chrome.execute_script("return window.told.url").endswith("phase=plan")
+        for run_id in (states.RUN, "20261201T115900-ffffffff"):
+            _tell(chrome, type="line", line="of before")
+            chrome.execute_script("window.before = window.told")
+            _in_sync(chrome)
+            pages.run(partial(show, run_id=run_id))
+            until(chrome, lambda it: it.execute_script("return window.told !== window.before"))
+            assert chrome.execute_script("return window.told.url").endswith("phase=apply")
+            _tell(chrome, type="line", line="of now")
+            assert [each.text for each in chrome.find_elements(By.CSS_SELECTOR, ".console .ln > span")] == ["of now"]
+            assert chrome.execute_script("return window.before.readyState") == 2, "nobody listens to it any more"
+            one(chrome, "[data-follow]").click()
+            assert one(chrome, "[data-follow]").text == "Paused: follow"
     finally:
         chrome.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", {"identifier": added["identifier"]})
 
 
 def test_lines_of_a_log_have_addresses_and_it_can_be_searched(pages: Site, chrome: webdriver.Chrome) -> None:
     chrome.get(f"{pages.base}{RUN}/log?phase=plan#L5-L7")
-    _until(chrome, lambda it: len(it.find_elements(By.CSS_SELECTOR, ".ln.chosen")) == 3)
-    assert "Initializing the backend" in _one(chrome, "#L5").text
-    _keys(chrome, "/")
-    _keys(chrome, "Unsupported", Keys.ENTER)
-    _until(chrome, lambda it: "q=Unsupported" in it.current_url)
-    assert "1 line matches" in _one(chrome, ".log .bar").text
-    assert _one(chrome, ".ln.match").is_displayed()
+    until(chrome, lambda it: len(it.find_elements(By.CSS_SELECTOR, ".ln.chosen")) == 3)
+    assert "Initializing the backend" in one(chrome, "#L5").text
+    keys(chrome, "/")
+    keys(chrome, "Unsupported", Keys.ENTER)
+    until(chrome, lambda it: "q=Unsupported" in it.current_url)
+    assert "1 line matches" in one(chrome, ".log .bar").text
+    assert one(chrome, ".ln.match").is_displayed()
 
 
 def test_a_theme_that_was_chosen_stays(pages: Site, chrome: webdriver.Chrome) -> None:
     chrome.get(f"{pages.base}/projects")
     ground = "return getComputedStyle(document.documentElement).backgroundColor"
     before = chrome.execute_script(ground)
-    _one(chrome, "[data-theme-toggle]").click()
+    one(chrome, "[data-theme-toggle]").click()
     chosen = chrome.execute_script(ground)
     assert chosen != before
     chrome.get(f"{pages.base}/rollouts")

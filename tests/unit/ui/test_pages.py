@@ -37,6 +37,15 @@ def test_every_page_is_well_formed() -> None:
     assert {name: shape.problems for name, shape in _shapes().items() if shape.problems} == {}
 
 
+def test_the_password_form_names_its_account_for_password_managers() -> None:
+    kinds = [
+        each.attributes["autocomplete"]
+        for name, each in _elements()
+        if name == "login True True" and "autocomplete" in each.attributes
+    ]
+    assert kinds == ["username", "current-password"]
+
+
 def test_identifiers_are_unique_on_a_page() -> None:
     for name, shape in _shapes().items():
         found = [each.attributes["id"] for each in shape.elements if "id" in each.attributes]
@@ -83,7 +92,7 @@ def test_there_is_no_inline_script_or_style() -> None:
 
 def test_pages_load_nothing_from_elsewhere_and_links_out_are_marked() -> None:
     for name, each in _elements():
-        for key in ("src", "href", "action", "data-live", "data-stream"):
+        for key in ("src", "href", "action", "data-live", "data-also", "data-stream"):
             value = each.attributes.get(key, "")
             if value.startswith("https://"):
                 assert each.tag == "a", (name, value)

@@ -5,14 +5,18 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from magos.api.names import JobType
+from magos.api.phases import Phase
 from magos.api.rollout import Rollout
 from magos.api.workspace import Source, Workspace
 from magos.explain import explain
+from magos.ids import RunID
 from magos.ui import links, logs, rollouts, variablesets
 from magos.ui.progress import StepState, timeline
 from magos.ui.settings import GUIDES
+from magos.ui.shell import mark
 from magos.ui.svg import MOST_NODES, Node, grouped
 from magos.ui.workspace import Choices, Rights, Surroundings, WorkspaceView, view
 from tests.pages import states
@@ -58,6 +62,22 @@ def test_the_dialog_shows_exactly_the_run_that_waits_with_its_violations() -> No
     assert dialog.commit is not None
     assert dialog.commit.full == states.COMMIT
     assert dialog.digest.startswith("sha256:")
+
+
+def test_the_console_of_another_phase_or_run_is_another_one() -> None:
+    subject = BY_NAME["pay-dev"]
+    around = Surroundings(
+        project=None, account=explain(subject, None, None, states.NOW), rights=Rights(), runs=(), now=states.NOW
+    )
+    status = subject.status
+    others = [replace(status, phase=Phase.APPLYING), replace(status, current_run_id=RunID("20261201T115900-ffffffff"))]
+    shown = [subject, *(replace(subject, status=each) for each in others)]
+    assert len({view(each, around, Choices()).console for each in shown}) == 3
+
+
+def test_every_set_of_versions_has_its_mark_in_whatever_order() -> None:
+    assert mark(["12", "9"]) == mark(["9", "12"])
+    assert len({mark(each) for each in ([], ["1"], ["2"], ["1", "2"], ["2", "3"], ["12"], ["21"])}) == 7
 
 
 def test_no_dialog_opens_where_nothing_waits_and_the_page_says_so() -> None:

@@ -121,3 +121,14 @@ def test_the_offset_of_the_last_lines_is_that_of_splitting(
     whole = text.splitlines(keepends=True)
     expected = "".join(whole[len(whole) - wanted :]) if wanted < len(whole) else text
     assert text[_tail_offset(path, wanted) :] == (expected if wanted else "")
+
+
+async def test_a_follower_that_leaves_is_no_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    container = _Container(tmp_path / "log")
+    container.path.write_text("one\n")
+    async with _client(container, tmp_path / "pki") as client:
+        async with client.stream("GET", "/ns/pod/main?follow=true") as answer:
+            assert answer.is_success
+        with container.path.open("a") as log:
+            log.write("two\n")  # the server, which ends now, tries to pass it on before
+    assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []

@@ -9,8 +9,11 @@ import pytest
 from msgspec import structs
 
 from magos.api.annotations import APPROVED, APPROVED_BY, RECONCILE_REQUEST
+from magos.api.project import PROJECTS
+from magos.api.rollout import ROLLOUTS
 from magos.api.workspace import WORKSPACES
 from magos.ui.render import assets
+from magos.ui.shell import mark
 from tests.pages import states
 from tests.pages.house import House
 from tests.pages.htmlshape import Shape, shape_of
@@ -76,7 +79,7 @@ def test_every_page_is_served_well_formed_and_under_its_own_root() -> None:
             shape = await reader.shape(path)
             assert shape.problems == [], path
             for each in shape.elements:
-                for key in ("href", "src", "action", "data-live", "data-stream"):
+                for key in ("href", "src", "action", "data-live", "data-also", "data-stream"):
                     value = each.attributes.get(key, "#")
                     assert value.startswith(("/deep/", "#", "https://", "data:")) or not value, (path, value)
 
@@ -296,7 +299,42 @@ def test_a_list_follows_changes_by_stream_while_it_is_short() -> None:
     async def test(reader: Reader) -> None:
         assert _body(await reader.shape("/workspaces"))["data-live"].endswith("/workspaces/events")
         _grow(reader.house, 600)
-        assert _body(await reader.shape("/workspaces"))["data-live"] == ""
+        assert "data-live" not in (grown := _body(await reader.shape("/workspaces")))
+        assert grown["data-seconds"] == "15"
+
+    in_house(test)
+
+
+def test_a_page_of_several_kinds_follows_the_object_itself_too() -> None:
+    async def test(reader: Reader) -> None:
+        user = reader.house.user
+        rollout, project = await user.get(ROLLOUTS, "shop", "shop"), await user.get(PROJECTS, "shop", "shop")
+        for own, shown in (("rollouts", rollout), ("projects", project)):
+            body = _body(await reader.shape(f"/{own}/shop/shop"))
+            assert "/workspaces/events?namespace=shop&projectRef=shop" in body["data-live"]
+            assert f"/{own}/events?namespace=shop" in body["data-also"]
+            assert (body["data-live-name"], body["data-also-name"]) == ("", "shop")
+            assert body["data-also-mark"] == mark([shown.metadata.resource_version])
+
+    in_house(test)
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/workspaces/shop/shop-dev", "workspaces"),
+        ("/projects/shop/shop", "workspaces"),
+        ("/projects/shop/shop", "projects"),
+        ("/rollouts/shop/shop", "rollouts"),
+        ("/variable-sets/shop/common", "variablesets"),
+    ],
+)
+def test_whoever_may_not_watch_has_the_page_fetched_again_and_no_lost_connection(path: str, kind: str) -> None:
+    async def test(reader: Reader) -> None:
+        assert "data-live" in _body(await reader.shape(path))
+        reader.house.access.refused = {f"watch {kind}"}
+        body = _body(await reader.shape(path))
+        assert ("data-live" in body, body["data-seconds"]) == (False, "15")
 
     in_house(test)
 
