@@ -13,6 +13,8 @@ from magos.api.names import JobType
 from magos.joblog import heading_stage
 from magos.ui import links
 from magos.ui.ansi import plain, to_html
+from magos.ui.lines import Lines
+from magos.ui.minimap import ErrorLines, minimap
 
 WINDOW = 400
 """Lines of a page."""
@@ -58,6 +60,7 @@ class LogView(Struct, frozen=True, kw_only=True):
     matches: int = 0
     next_match: str = ""
     base: str = ""
+    minimap: Markup = Markup("")
     download: str = ""
     stream: str = ""
     problem: str = ""
@@ -73,38 +76,33 @@ class Reading:
     def __init__(self, start: int, search: str = "") -> None:
         self._start = start
         self._search = search.lower()
-        self._rest = b""
+        self._lines = Lines()
         self._last: deque[tuple[int, str]] = deque(maxlen=WINDOW)
         self._window: list[tuple[int, str]] = []
         self._anchor = start
         self.total = 0
         self.matches = 0
         self.first_error = 0
+        self.errors = ErrorLines()
         self.next_match = 0
 
     def feed(self, chunk: bytes) -> None:
         """Take in the next chunk; lines may be cut anywhere."""
-        lines = (self._rest + chunk).split(b"\n")
-        self._rest = lines.pop()
-        for line in lines:
+        for line in self._lines.feed(chunk):
             self._take(line)
-        if len(self._rest) > 1 << 20:
-            self._take(self._rest)
-            self._rest = b""
 
     def finish(self) -> tuple[Part, ...]:
         """Return the window in parts; the log has ended."""
-        if self._rest:
-            self._take(self._rest)
-            self._rest = b""
+        for line in self._lines.finish():
+            self._take(line)
         return _parts(self._window or list(self._last), self._search)
 
-    def _take(self, raw: bytes) -> None:
-        line = raw.decode(errors="replace").rstrip("\r")
+    def _take(self, line: str) -> None:
         self.total += 1
         text = plain(line)
-        if not self.first_error and _ERROR.match(text):
-            self.first_error = self.total
+        if _ERROR.match(text):
+            self.first_error = self.first_error or self.total
+            self.errors.add(self.total)
         matched = bool(self._search) and self._search in text.lower()
         if matched:
             self.matches += 1
@@ -122,14 +120,17 @@ class Reading:
         return len(self._window) >= WINDOW
 
 
-def view(base: LogView, reading: Reading) -> LogView:
-    """Return ``base``, which says whose log it is, with the window that was read."""
+def view(base: LogView, reading: Reading, root: str) -> LogView:
+    """Return ``base``, which says whose log it is, with the window that was read; drawn links begin with ``root``."""
     parts = reading.finish()
     numbers = [line.number for part in parts for line in part.lines]
     first, last = (numbers[0], numbers[-1]) if numbers else (0, 0)
 
     def at(line: int, *, search: str = base.search) -> str:
         return links.query(base.base, phase=str(base.phase), from_=line, q=search)
+
+    def to(line: int) -> str:
+        return f"{at(max(1, line - 20))}#L{line}"
 
     return structs.replace(
         base,
@@ -139,7 +140,10 @@ def view(base: LogView, reading: Reading) -> LogView:
         total=reading.total,
         earlier=at(max(1, first - WINDOW)) if first > 1 else "",
         later=at(last + 1) if last < reading.total else "",
-        error=f"{at(max(1, reading.first_error - 20))}#L{reading.first_error}" if reading.first_error else "",
+        error=to(reading.first_error) if reading.first_error else "",
+        minimap=minimap(
+            reading.errors.marks(reading.total), (first, last), reading.total, lambda line: root + to(line)
+        ),
         matches=reading.matches,
         next_match=f"{at(reading.next_match)}#L{reading.next_match}" if reading.next_match else "",
     )

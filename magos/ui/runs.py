@@ -12,6 +12,7 @@ from magos.history.runs import Run, RunPhase
 from magos.ui import links
 from magos.ui.badges import Badge, result_badge, workspace_badge
 from magos.ui.links import Commit
+from magos.ui.plan import PlanView
 from magos.ui.svg import Bar, sparkline
 from magos.ui.times import Moment, between, duration, moment
 
@@ -59,6 +60,8 @@ class RunPageView(Struct, frozen=True, kw_only=True):
     name: str
     path: str
     """Of the Workspace, below the root."""
+
+    plan: PlanView
 
 
 class Paging(Struct, frozen=True, kw_only=True):

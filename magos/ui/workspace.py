@@ -15,6 +15,9 @@ from magos.history.runs import Run
 from magos.ui import links
 from magos.ui.badges import Badge, phase_badge, workspace_badge
 from magos.ui.links import Commit, Repository
+from magos.ui.plan import PlanView
+from magos.ui.plan import view as plan_view
+from magos.ui.planlog import PlanLog
 from magos.ui.progress import Step, timeline
 from magos.ui.rows import log_path
 from magos.ui.runs import Paging, RunsView, runs_view, short_id
@@ -110,6 +113,7 @@ class WorkspaceView(Struct, frozen=True, kw_only=True):
     commit: Commit | None
     changes: PlanSummary | None
     plan_of: str
+    plan: PlanView
     violations: tuple[PolicyViolation, ...]
     policies: str
     conditions: tuple[Condition, ...]
@@ -133,6 +137,8 @@ class Surroundings(Struct, frozen=True, kw_only=True):
     now: datetime
     older: str = ""
     history_problem: str = ""
+    plan: PlanLog | str = ""
+    """What the log of the current run's plan tells, or why that is not known. Only the tab of the plan shows it."""
     root: str = ""
 
 
@@ -170,6 +176,7 @@ def view(workspace: Workspace, around: Surroundings, choices: Choices) -> Worksp
         commit=links.commit(spec.source, status.observed_revision),
         changes=status.plan_summary,
         plan_of=status.current_run_id if work and work.has_changes is not None else "",
+        plan=plan_view(around.plan, status.plan_summary),
         violations=status.policy_violations,
         policies="" if status.policies_evaluated is None else f"{status.policies_evaluated} policies evaluated",
         conditions=status.conditions,

@@ -12,8 +12,9 @@ from magos.api.variableset import VariableSet
 from magos.api.workspace import Workspace
 from magos.explain import Account, explain
 from magos.history.runs import Run
-from magos.ui import errors, home, logs, projects, rollouts, runs, settings, variablesets, workspace, workspaces
+from magos.ui import errors, home, logs, plan, projects, rollouts, runs, settings, variablesets, workspace, workspaces
 from magos.ui.login import login
+from magos.ui.planlog import PlanLog, Reader
 from magos.ui.render import assets, render
 from magos.ui.shell import Live, Shell, Stream
 from tests.pages import states
@@ -75,7 +76,8 @@ def gallery(change: Change = str, root: str = "") -> Iterator[tuple[str, str]]:
             yield f"workspace {index} {dialog}", render("workspace", around, view)
     for index, run in enumerate(_runs(change)[:5]):
         row = runs.run_row(found[0], run, states.NOW)
-        page = runs.RunPageView(run=row, name=found[0].metadata.name, path="/workspaces/a/b")
+        shown = plan.view(_plan(change) if index else change("no log"), run.changes)
+        page = runs.RunPageView(run=row, name=found[0].metadata.name, path="/workspaces/a/b", plan=shown)
         yield f"run {index}", render("run", around, page)
     yield from _logs(around, change)
     for status in (400, 401, 403, 404, 409, 422, 429, 503, 500):
@@ -94,6 +96,19 @@ def _runs(change: Change) -> tuple[Run, ...]:
     return tuple(_made(msgspec.to_builtins(each), Run, change) for each in states.runs())
 
 
+def _plan(change: Change) -> PlanLog:
+    reader = Reader()
+    reader.feed(states.plan_log(states.PLANS["mixed"]))
+    read = reader.finish()
+    changes = tuple(
+        msgspec.structs.replace(
+            each, address=change(each.address), lines=tuple(map(change, each.lines)), left_out=index
+        )
+        for index, each in enumerate(read.changes)
+    )
+    return msgspec.structs.replace(read, changes=changes[1:])
+
+
 def _account(each: Workspace) -> Account:
     return explain(each, None, None, states.NOW)
 
@@ -107,6 +122,7 @@ def _workspace(each: Workspace, around: Shell, change: Change, **choices: Any) -
         now=states.NOW,
         older=change("cursor"),
         history_problem=change("history is down"),
+        plan=_plan(change),
         root=around.root,
     )
     return workspace.view(each, surroundings, workspace.Choices(**choices))
@@ -164,7 +180,7 @@ def _logs(around: Shell, change: Change) -> Iterator[tuple[str, str]]:
     )
     reading = logs.Reading(1, base.search)
     reading.feed(states.LOG + change("a text").encode(errors="replace") + b"\n")
-    yield "log", render("log", around, logs.view(base, reading))
-    yield "log, empty", render("log", around, logs.view(base, logs.Reading(0)))
+    yield "log", render("log", around, logs.view(base, reading, around.root))
+    yield "log, empty", render("log", around, logs.view(base, logs.Reading(0), around.root))
     yield "log, live", render("log", around, msgspec.structs.replace(base, stream="/apis/stream?phase=plan"))
     yield "log, none", render("log", around, msgspec.structs.replace(base, problem=change("gone")))

@@ -16,7 +16,7 @@ from magos.api.variableset import VARIABLESETS
 from magos.api.workspace import WORKSPACES
 from magos.apps.server import Server
 from magos.apps.serverparts import Parts
-from magos.history.archive import LogNotFound, StoredLog
+from magos.history.archive import ArchiveUnavailable, LogNotFound, StoredLog
 from magos.history.runs import Run, RunPage
 from magos.history.settings import Retention
 from magos.history.store import HistoryUnavailable
@@ -132,6 +132,7 @@ class FakeArchive:
 
     def __init__(self) -> None:
         self.log = states.LOG
+        self.down = False
 
     async def store(self, key: str, chunks: AsyncIterator[bytes]) -> StoredLog:
         """Store nothing."""
@@ -140,6 +141,8 @@ class FakeArchive:
     @asynccontextmanager
     async def open(self, key: str) -> AsyncIterator[AsyncIterator[bytes]]:
         """Open the log."""
+        if self.down:
+            raise ArchiveUnavailable("the bucket does not answer")
         if not key:
             raise LogNotFound(key)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -390,6 +391,13 @@ def _log() -> bytes:
 
 
 LOG = _log()
+PLANS = {path.stem: path.read_text("utf-8") for path in (Path(__file__).parent / "plans").glob("*.txt")}
+"""What OpenTofu 1.12.6 printed for plans of small configurations."""
+
+
+def plan_log(output: str) -> bytes:
+    """Return the log of a plan phase whose tool printed ``output``."""
+    return f"=== fetch ===\nChecked out 2 files\n=== terraform ===\n{output}\n=== job ===\nplanned\n".encode()
 
 
 def as_object(kind: type[Any], item: Mapping[str, Any]) -> Any:

@@ -1,20 +1,16 @@
 """The page of a log: a window of the stored one, or the stream of the one that is being written."""
 
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
 from msgspec import structs
 from starlette.responses import Response
 
-from magos import joblog
 from magos.api.names import JobType
 from magos.api.status import API_VERSION
 from magos.api.workspace import WORKSPACES
-from magos.history.archive import LogNotFound
 from magos.history.runs import Run
+from magos.server.pages.runlog import find_run, log_chunks, run_id_of
 from magos.server.pages.visit import Visit
-from magos.server.pages.workspacepage import find_run, run_id_of
-from magos.server.pods import RunKey, newest_pod
 from magos.server.problems import Problem
 from magos.ui import links
 from magos.ui.logs import LogView, Reading, view
@@ -24,37 +20,20 @@ from magos.ui.workspace import live_log
 async def show(visit: Visit) -> Response:
     """Show the log of a phase: the window from line ``from`` on, or that of the first match of ``q``."""
     workspace = await visit.found(WORKSPACES, visit.context.cluster.workspaces)
-    run = await find_run(visit, workspace)
+    run = await find_run(visit, workspace, run_id_of(visit))
     phase = _phase(visit)
     base = _base(visit, run, phase)
     stream = live_log(workspace)
     if run.run_id == workspace.status.current_run_id and stream.endswith(f"phase={phase}"):
         return visit.page("log", structs.replace(base, stream=stream))
     async with AsyncExitStack() as stack:
-        chunks = await _chunks(visit, run, phase, stack)
+        chunks = await log_chunks(visit, run, phase, stack)
         if isinstance(chunks, str):
             return visit.page("log", structs.replace(base, problem=chunks))
         reading = Reading(_line(visit.query("from")), base.search)
         async for chunk in chunks:
             reading.feed(chunk)
-        return visit.page("log", view(base, reading))
-
-
-async def _chunks(visit: Visit, run: Run, phase: JobType, stack: AsyncExitStack) -> AsyncIterator[bytes] | str:
-    """Return the log out of the archive or of its pod, or why there is none."""
-    recorded, archive = run.phase(phase), visit.context.archive
-    if recorded is not None and recorded.log_key and archive is not None:
-        try:
-            return await stack.enter_async_context(archive.open(recorded.log_key))
-        except LogNotFound:
-            pass  # the pod may still have it
-    key = RunKey(visit.namespace, visit.name, run_id_of(visit))
-    pod = await newest_pod(visit.context.client, key, phase)
-    if pod is not None and pod.ended:
-        return joblog.finished_log(visit.context.client, pod, phase)
-    if recorded is None:
-        return f"This run has no {phase}."
-    return f"There is no log of the {phase} of this run: {recorded.log_error or 'none is stored, and its pod is gone'}."
+        return visit.page("log", view(base, reading, visit.root))
 
 
 def _base(visit: Visit, run: Run, phase: JobType) -> LogView:

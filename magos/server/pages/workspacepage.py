@@ -5,14 +5,16 @@ from starlette.responses import Response
 from magos.api.workspace import WORKSPACES, Workspace
 from magos.history.runs import Run
 from magos.history.store import HistoryUnavailable
-from magos.ids import RunID, parse_run_id
+from magos.ids import parse_run_id
 from magos.server import writes
 from magos.server.access import Right
-from magos.server.currentrun import filled, recent_runs, with_recent
+from magos.server.currentrun import recent_runs, with_recent
 from magos.server.pages.following import alone
+from magos.server.pages.runlog import find_run, plan_log, run_id_of
 from magos.server.pages.visit import Visit
 from magos.server.problems import Problem
-from magos.ui import links, runs
+from magos.ui import links, plan, runs
+from magos.ui.planlog import PlanLog
 from magos.ui.workspace import Choices, Rights, Surroundings, Tab, view
 
 DOWN = "Run history is not available at the moment: only the current run is shown. All else works."
@@ -54,38 +56,13 @@ async def approve(visit: Visit) -> Response:
 async def run(visit: Visit) -> Response:
     """Show one run."""
     workspace = await visit.found(WORKSPACES, visit.context.cluster.workspaces)
-    found = await find_run(visit, workspace)
+    found = await find_run(visit, workspace, run_id_of(visit))
     row = runs.run_row(workspace, found, visit.context.clock.now())
     name = workspace.metadata.name
     path = links.page("workspaces", workspace.metadata.namespace, name)
     live = await alone(visit, "workspaces", workspace) if found.result is None else None
-    return visit.page("run", runs.RunPageView(run=row, name=name, path=path), live=live)
-
-
-async def find_run(visit: Visit, workspace: Workspace) -> Run:
-    """Return the run of the path as history and status know it, or raise a ``Problem`` 400, 404 or 503."""
-    run_id = run_id_of(visit)
-    recent = next((each for each in recent_runs(workspace) if each.run_id == run_id), None)
-    history, row = visit.context.history, None
-    if history is not None:
-        try:
-            row = await history.run(visit.namespace, visit.name, run_id, uid=workspace.metadata.uid)
-        except HistoryUnavailable:
-            if recent is None:
-                raise
-    found = recent if row is None else row if recent is None else filled(row, recent)
-    if found is None:
-        where = WORKSPACES.ref(visit.namespace, visit.name)
-        raise Problem(404, f"{where} has no run {run_id}, or it is no longer kept")
-    return found
-
-
-def run_id_of(visit: Visit) -> RunID:
-    """Return the run ID of the path, or raise a ``Problem`` 400."""
-    try:
-        return parse_run_id(visit.request.path_params["runID"])
-    except ValueError as error:
-        raise Problem(400, str(error)) from error
+    changes = plan.view(await plan_log(visit, workspace, found), found.changes)
+    return visit.page("run", runs.RunPageView(run=row, name=name, path=path, plan=changes), live=live)
 
 
 async def _shown(visit: Visit, workspace: Workspace, problem: Problem | None = None) -> Response:
@@ -105,6 +82,7 @@ async def _shown(visit: Visit, workspace: Workspace, problem: Problem | None = N
         runs=found,
         older=older,
         history_problem=trouble,
+        plan=await _plan(visit, workspace) if choices.tab is Tab.PLAN else "",
         now=visit.context.clock.now(),
         root=visit.root,
     )
@@ -128,6 +106,20 @@ async def _runs(visit: Visit, workspace: Workspace, choices: Choices) -> tuple[t
     except ValueError as error:
         raise Problem(400, "cursor is not one that an earlier page gave") from error
     return page.items if cursor else with_recent(page.items, recent), page.next_cursor, ""
+
+
+async def _plan(visit: Visit, workspace: Workspace) -> PlanLog | str:
+    """Return what the log of the plan tells that the counts of status belong to, or why that is not known."""
+    status = workspace.status
+    if status.plan_summary is None:
+        return ""
+    if status.current_run is None or status.current_run.has_changes is None:
+        return "These are the counts of an earlier plan: its changes are on the page of its run."
+    try:
+        found = await find_run(visit, workspace, parse_run_id(status.current_run_id))
+    except (Problem, HistoryUnavailable, ValueError):
+        return "The run of this plan cannot be read at the moment, so its changes are not shown."
+    return await plan_log(visit, workspace, found)
 
 
 async def _rights(visit: Visit) -> Rights:

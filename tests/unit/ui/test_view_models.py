@@ -194,7 +194,7 @@ def _read(start: int, search: str = "", log: bytes = states.LOG, size: int = 997
     reading = logs.Reading(start, search)
     for at in range(0, len(log), size):
         reading.feed(log[at : at + size])
-    return logs.view(base, reading)
+    return logs.view(base, reading, "/deep")
 
 
 def test_a_log_opens_at_its_first_error_and_leads_to_all_of_its_lines() -> None:

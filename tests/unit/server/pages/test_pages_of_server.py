@@ -370,3 +370,50 @@ def _grow(house: House, count: int) -> None:
         for each in (base[index % len(base)],)
     ]
     house.server.cluster.workspaces.cache.replace(items, (), "9")
+
+
+PLANNED = states.plan_log(states.PLANS["mixed"])
+
+
+@pytest.mark.parametrize("path", ["/workspaces/shop/shop-prod?tab=plan", "/workspaces/shop/shop-dev/runs/{}"])
+def test_the_plan_shows_its_changes_by_address_with_destroys_open(path: str) -> None:
+    async def test(reader: Reader) -> None:
+        reader.house.archive.log = PLANNED
+        shape = await reader.shape(path.format(states.runs()[4].run_id))
+        blocks = [each for each in shape.elements if each.tag == "details"]
+        assert len(blocks) == 11
+        assert ["open" in each.attributes for each in blocks] == [True] * 2 + [False] * 9
+        assert blocks[1].all_text(shape).split()[0] == "terraform_data.gone"
+
+    in_house(test)
+
+
+@pytest.mark.parametrize("path", ["/workspaces/shop/shop-prod?tab=plan", "/workspaces/shop/shop-dev/runs/{}"])
+def test_an_archive_that_is_down_costs_the_changes_and_not_the_page(path: str) -> None:
+    async def test(reader: Reader) -> None:
+        reader.house.archive.down = True
+        text = _text(await reader.shape(path.format(states.runs()[4].run_id)))
+        assert "The plan's log cannot be read at the moment" in text
+        assert "to destroy" in text
+
+    in_house(test)
+
+
+def test_the_plan_that_is_being_made_is_not_read_yet() -> None:
+    async def test(reader: Reader) -> None:
+        reader.house.archive.log = PLANNED
+        shape = await reader.shape(f"/workspaces/shop/pay-dev/runs/{states.RUN}")
+        assert "The plan is being made." in _text(shape)
+        assert not [each for each in shape.elements if each.tag == "details"]
+
+    in_house(test)
+
+
+def test_the_rows_of_runs_lead_to_both_logs() -> None:
+    async def test(reader: Reader) -> None:
+        shape = await reader.shape("/workspaces/shop/shop-dev?tab=runs")
+        links = {each.attributes.get("href", "") for each in shape.elements if each.tag == "a"}
+        run = f"/workspaces/shop/shop-dev/runs/{states.runs()[4].run_id}"
+        assert {f"{run}/log?phase=plan", f"{run}/log?phase=apply"} <= links
+
+    in_house(test)
