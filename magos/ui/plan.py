@@ -111,6 +111,6 @@ def _difference(found: Mapping[Action, int], counts: PlanSummary | None) -> str:
         return ""
     return (
         f"The log tells of {told[0]} to destroy, {told[1]} to change and {told[2]} to add, and the plan itself of"
-        f" {counts.destroy}, {counts.change} and {counts.add}. The plan itself is right: a configuration can print"
-        " text that looks like changes. Read the log before you approve."
+        f" {counts.destroy}, {counts.change} and {counts.add}. Trust the plan itself: a configuration can print text"
+        " that looks like changes, and a log may lack some. Read the log before you approve."
     )

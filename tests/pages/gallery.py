@@ -122,7 +122,7 @@ def _workspace(each: Workspace, around: Shell, change: Change, **choices: Any) -
         now=states.NOW,
         older=change("cursor"),
         history_problem=change("history is down"),
-        plan=_plan(change),
+        plan=_plan(change) if choices.get("tab") is workspace.Tab.PLAN else "",
         root=around.root,
     )
     return workspace.view(each, surroundings, workspace.Choices(**choices))

@@ -12,7 +12,7 @@ from magos.api.rollout import Rollout
 from magos.api.timestamps import format_time
 from magos.api.variableset import VariableSet
 from magos.api.workspace import Workspace
-from magos.history.runs import Run
+from magos.history.runs import Run, RunPhase
 
 __all__ = [
     "COMMIT",
@@ -398,6 +398,12 @@ PLANS = {path.stem: path.read_text("utf-8") for path in (Path(__file__).parent /
 def plan_log(output: str) -> bytes:
     """Return the log of a plan phase whose tool printed ``output``."""
     return f"=== fetch ===\nChecked out 2 files\n=== terraform ===\n{output}\n=== job ===\nplanned\n".encode()
+
+
+PLAN_LOG = plan_log(PLANS["mixed"])
+PLAN_KEY = "run-logs/plan"
+PLANNED_RUN = Run(run_id=RUN, plan=RunPhase(job_name="j", pod_name="p", log_key=PLAN_KEY))
+"""The current run of pay-prod as history has it."""
 
 
 def as_object(kind: type[Any], item: Mapping[str, Any]) -> Any:

@@ -160,7 +160,7 @@ def test_counts_that_agree_with_the_log_are_not_commented_and_others_are() -> No
     forged = states.PLANS["mixed"].replace("Plan: 1 to import", "  # a.fake will be destroyed\n\nPlan: 1 to import")
     said = plan.view(_of(forged), COUNTS).differs
     assert "4 to destroy, 2 to change and 1 to add, and the plan itself of 3, 2 and 1" in said
-    assert "The plan itself is right" in said
+    assert "Trust the plan itself" in said
 
 
 def test_a_log_without_changes_says_why_unless_the_plan_has_none() -> None:

@@ -372,13 +372,10 @@ def _grow(house: House, count: int) -> None:
     house.server.cluster.workspaces.cache.replace(items, (), "9")
 
 
-PLANNED = states.plan_log(states.PLANS["mixed"])
-
-
-@pytest.mark.parametrize("path", ["/workspaces/shop/shop-prod?tab=plan", "/workspaces/shop/shop-dev/runs/{}"])
+@pytest.mark.parametrize("path", ["/workspaces/shop/pay-prod?tab=plan", "/workspaces/shop/shop-dev/runs/{}"])
 def test_the_plan_shows_its_changes_by_address_with_destroys_open(path: str) -> None:
     async def test(reader: Reader) -> None:
-        reader.house.archive.log = PLANNED
+        reader.house.archive.log = states.PLAN_LOG
         shape = await reader.shape(path.format(states.runs()[4].run_id))
         blocks = [each for each in shape.elements if each.tag == "details"]
         assert len(blocks) == 11
@@ -388,7 +385,7 @@ def test_the_plan_shows_its_changes_by_address_with_destroys_open(path: str) -> 
     in_house(test)
 
 
-@pytest.mark.parametrize("path", ["/workspaces/shop/shop-prod?tab=plan", "/workspaces/shop/shop-dev/runs/{}"])
+@pytest.mark.parametrize("path", ["/workspaces/shop/pay-prod?tab=plan", "/workspaces/shop/shop-dev/runs/{}"])
 def test_an_archive_that_is_down_costs_the_changes_and_not_the_page(path: str) -> None:
     async def test(reader: Reader) -> None:
         reader.house.archive.down = True
@@ -401,7 +398,7 @@ def test_an_archive_that_is_down_costs_the_changes_and_not_the_page(path: str) -
 
 def test_the_plan_that_is_being_made_is_not_read_yet() -> None:
     async def test(reader: Reader) -> None:
-        reader.house.archive.log = PLANNED
+        reader.house.archive.log = states.PLAN_LOG
         shape = await reader.shape(f"/workspaces/shop/pay-dev/runs/{states.RUN}")
         assert "The plan is being made." in _text(shape)
         assert not [each for each in shape.elements if each.tag == "details"]
