@@ -15,7 +15,6 @@ from enum import StrEnum
 from msgspec import Struct
 
 from magos.api.runnerpod import Stage
-from magos.history.archive import TRUNCATED
 from magos.joblog import heading_stage
 from magos.ui.ansi import plain
 from magos.ui.lines import Lines
@@ -84,9 +83,10 @@ _OUTPUTS = "Changes to Outputs:"
 
 
 class Reader:
-    """Takes in the log of a plan phase in chunks."""
+    """Takes in the log of a plan phase in chunks. ``truncated`` is the last line of one whose end is missing."""
 
-    def __init__(self) -> None:
+    def __init__(self, truncated: str) -> None:
+        self._truncated = truncated
         self._lines = Lines()
         self._inside = False
         self._in_outputs = False
@@ -109,7 +109,7 @@ class Reader:
         return PlanLog(changes=changes, found=dict(self._found), cut=self._cut)
 
     def _take(self, line: str) -> None:
-        self._cut = line == _CUT
+        self._cut = line == self._truncated
         stage = heading_stage(line)
         if stage is not None:
             self._inside = stage is Stage.TERRAFORM
@@ -181,9 +181,6 @@ class _Block:
         while lines and not lines[-1].strip():
             lines.pop()
         return Change(action=self.action, address=self.address, lines=tuple(lines), left_out=self.left_out)
-
-
-_CUT = TRUNCATED.decode().rstrip("\n")
 
 
 def _ends_block(line: str) -> bool:

@@ -97,7 +97,7 @@ def _runs(change: Change) -> tuple[Run, ...]:
 
 
 def _plan(change: Change) -> PlanLog:
-    reader = Reader()
+    reader = Reader("[cut]")
     reader.feed(states.plan_log(states.PLANS["mixed"]))
     read = reader.finish()
     changes = tuple(

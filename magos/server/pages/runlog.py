@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from magos import joblog
 from magos.api.names import JobType
 from magos.api.workspace import WORKSPACES, Workspace
-from magos.history.archive import ArchiveUnavailable, LogNotFound
+from magos.history.archive import TRUNCATED, ArchiveUnavailable, LogNotFound
 from magos.history.runs import Run
 from magos.history.store import HistoryUnavailable
 from magos.ids import RunID, parse_run_id
@@ -70,7 +70,7 @@ async def plan_log(visit: Visit, workspace: Workspace, run: Run) -> PlanLog | st
             chunks = await log_chunks(visit, run, JobType.PLAN, stack)
             if isinstance(chunks, str):
                 return chunks
-            reader = Reader()
+            reader = Reader(TRUNCATED.decode().rstrip())
             async for chunk in chunks:
                 reader.feed(chunk)
             return reader.finish()

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magos.api.workspace import PlanSummary
-from magos.history.archive import TRUNCATED
 from magos.ui import plan
 from magos.ui.planlog import LONGEST, MOST_ADDRESSES, MOST_LINES, MOST_TEXT, Action, PlanLog, Reader
 from tests.pages import states
@@ -16,7 +15,7 @@ COUNTS = PlanSummary(add=1, change=2, destroy=3, no_changes=False)
 
 
 def _read(log: bytes, size: int = 1000) -> PlanLog:
-    reader = Reader()
+    reader = Reader("[cut]")
     for start in range(0, len(log), size):
         reader.feed(log[start : start + size])
     return reader.finish()
@@ -167,7 +166,7 @@ def test_a_log_without_changes_says_why_unless_the_plan_has_none() -> None:
     nothing = PlanSummary(add=0, change=0, destroy=0, no_changes=True)
     assert plan.view(_of("No changes."), nothing) == plan.PlanView()
     assert "no changes by address" in plan.view(_of("something else"), COUNTS).problem
-    cut = _read(states.plan_log(states.PLANS["mixed"]) + TRUNCATED)
+    cut = _read(states.plan_log(states.PLANS["mixed"]) + b"[cut]\n")
     assert "is cut" in plan.view(cut, COUNTS).problem
     assert plan.view(cut, COUNTS).groups == ()
     assert plan.view("The pod is gone.", COUNTS).problem == "The pod is gone."

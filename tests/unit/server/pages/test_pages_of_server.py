@@ -12,6 +12,7 @@ from magos.api.annotations import APPROVED, APPROVED_BY, RECONCILE_REQUEST
 from magos.api.project import PROJECTS
 from magos.api.rollout import ROLLOUTS
 from magos.api.workspace import WORKSPACES
+from magos.history.archive import TRUNCATED
 from magos.ui.render import assets
 from magos.ui.shell import mark
 from tests.pages import states
@@ -392,6 +393,16 @@ def test_an_archive_that_is_down_costs_the_changes_and_not_the_page(path: str) -
         text = _text(await reader.shape(path.format(states.runs()[4].run_id)))
         assert "The plan's log cannot be read at the moment" in text
         assert "to destroy" in text
+
+    in_house(test)
+
+
+def test_the_changes_of_a_log_that_the_archive_has_cut_are_not_shown() -> None:
+    async def test(reader: Reader) -> None:
+        reader.house.archive.log = states.PLAN_LOG + TRUNCATED
+        shape = await reader.shape(f"/workspaces/shop/shop-dev/runs/{states.runs()[4].run_id}")
+        assert "The plan's log is cut" in _text(shape)
+        assert not [each for each in shape.elements if each.tag == "details"]
 
     in_house(test)
 
