@@ -110,12 +110,12 @@ class Reader:
 
     def _take(self, line: str) -> None:
         self._cut = line == self._truncated
-        stage = heading_stage(line)
+        stage = heading_stage(line) if line.startswith("=") else None  # most lines of a long log need no look
         if stage is not None:
             self._inside = stage is Stage.TERRAFORM
             self._end()
         elif self._inside:
-            self._read(plain(line))
+            self._read(line if line.isascii() and "\x1b" not in line else plain(line))
 
     def _read(self, line: str) -> None:
         if line.rstrip() == _OUTPUTS:
@@ -183,12 +183,15 @@ class _Block:
         return Change(action=self.action, address=self.address, lines=tuple(lines), left_out=self.left_out)
 
 
+_INDENTS = frozenset(("", *" }-+~.<"))
+
+
 def _ends_block(line: str) -> bool:
     """Tell whether this line stands outside of all blocks: ``Plan:``, a sentence of the tool, a rule.
 
     Lines of blocks are indented, but for the signs of an action and the brace that ends what is forgotten.
     """
-    return bool(line.strip()) and line[0] not in " }-+~.<"
+    return line[:1] not in _INDENTS and not line.isspace()
 
 
 def _header(line: str) -> tuple[str, Action | None] | None:
