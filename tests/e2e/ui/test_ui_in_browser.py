@@ -187,6 +187,22 @@ def test_a_rollout_that_changes_alone_is_seen_too(pages: Site, chrome: webdriver
     until(chrome, lambda it: "is promoted" in one(it, ".answer").text)
 
 
+def test_what_a_reader_has_opened_of_a_plan_stays_open_over_a_change(pages: Site, chrome: webdriver.Chrome) -> None:
+    async def tell(house: House) -> None:
+        await house.user.patch(
+            WORKSPACES, "shop", "pay-prod", {"status": {"policiesEvaluated": 7}}, subresource="status"
+        )
+
+    chrome.get(f"{pages.base}/workspaces/shop/pay-prod?tab=plan")
+    _in_sync(chrome)
+    groups = chrome.find_elements(By.CSS_SELECTOR, ".changes section")
+    assert groups[0].find_element(By.CSS_SELECTOR, ".diff").is_displayed()
+    groups[1].find_element(By.CSS_SELECTOR, "summary").click()
+    pages.run(tell)
+    until(chrome, lambda it: "7 policies evaluated" in one(it, "#live").text)
+    assert groups[1].find_element(By.CSS_SELECTOR, ".diff").is_displayed()
+
+
 _AWAY = """
 window.away = true;
 Object.defineProperty(document, "hidden", {get: () => window.away});
